@@ -1,0 +1,1 @@
+"""Tensors in, tensors out: the arithmetic of the machines. Knows no models."""

@@ -1,0 +1,71 @@
+"""Every operation in plain torch: the truth that faster twins are compared with.
+
+Shapes: B examples (any leading axes), K hidden units (padding included), D visible units, C classes.
+
+Two ways to number hidden units meet here. A *unit* is a row of the weights; a *position* is its place in the
+model's order. ``order`` maps position to unit, ``rank`` maps unit to position (from 0). Everything with a z in it
+runs over positions, because z = k means that the first k positions take part.
+
+Randomness is an argument: uniforms in [0, 1), one for each decision.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def softplus(x: Tensor) -> Tensor:
+    """ln(1 + e^x)."""
+    # Above 40 the two agree to the last bit of float64; torch switches at 20, an error of 2e-9.
+    return F.softplus(x, threshold=40.0)
+
+
+def log_tail(beta: float) -> float:
+    """ln sum_{m>=1} r^m = ln r/(1 - r) with r = 2^(1 - beta): all units beyond the last trained one, sec. 2.1."""
+    log_r = (1.0 - beta) * math.log(2.0)
+    return log_r - math.log(-math.expm1(log_r))
+
+
+def z_table(gain_BK: Tensor, tail: float) -> Tensor:
+    """t_k = sum_{i<=k} gain_i for k = 1..K, then t_{>K} = t_K + tail: (B, K+1), in float64. Eqs. 4-5.
+
+    ``gain_i`` is softplus(a_i) - beta_i at position i, so that F(v, z=k) = -b.v - t_k.
+    """
+    # Sums of ten thousand terms of ten thousand each leave float32 no digit after the point.
+    t_BK = torch.cumsum(gain_BK, dim=-1, dtype=torch.float64)
+    return torch.cat([t_BK, t_BK[..., -1:] + tail], dim=-1)
+
+
+def survival(t_BZ: Tensor) -> Tensor:
+    """P(z >= i | v) for i = 1..Z from a z-table (B, Z). Eq. 16."""
+    p_BZ = torch.softmax(t_BZ, dim=-1)
+    # Summed from the deep end, so that small probabilities keep their digits.
+    return p_BZ.flip(-1).cumsum(-1).flip(-1).clamp(max=1.0)
+
+
+def sample_z(survival_BZ: Tensor, u_B: Tensor) -> Tensor:
+    """z in 1..Z by inversion of P(z >= i); Z stands for every z beyond the table."""
+    return 1 + (u_B[..., None] < survival_BZ[..., 1:]).sum(-1)
+
+
+def sample_bernoulli(logit: Tensor, u: Tensor) -> Tensor:
+    """1 with probability s(logit), in the dtype of the logit. Eq. 13."""
+    return (u < torch.sigmoid(logit)).to(logit.dtype)
+
+
+def within(rank_K: Tensor, z_B: Tensor) -> Tensor:
+    """Which units take part when the first z positions do: (B, K), boolean."""
+    return rank_K < z_B[..., None]
+
+
+def sample_hidden(a_BK: Tensor, rank_K: Tensor, z_B: Tensor, u_BK: Tensor) -> Tensor:
+    """h_i ~ Bernoulli(s(a_i)) for the units among the first z positions, else 0. Eq. 12."""
+    return sample_bernoulli(a_BK, u_BK) * within(rank_K, z_B)
+
+
+def sample_categorical(logits_BC: Tensor, u_B: Tensor) -> Tensor:
+    """A class in 0..C-1 with probabilities softmax(logits), by inversion. Eq. 14."""
+    cdf_BC = torch.softmax(logits_BC.double(), dim=-1).cumsum(-1)
+    return (u_B[..., None] >= cdf_BC[..., :-1]).sum(-1)
