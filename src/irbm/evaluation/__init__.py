@@ -1,0 +1,1 @@
+"""What a machine is worth: partition functions, likelihoods, diagnostics. Only reads parameters."""

@@ -1,0 +1,31 @@
+"""Scores of data that need no partition function."""
+
+import torch
+from torch import Tensor
+
+from irbm.models import Machine
+
+CHUNK_BYTES = 2**26
+
+
+def pseudo_log_likelihood(machine: Machine, v_BD: Tensor) -> Tensor:
+    """sum_j ln p(v_j | the other visibles): (B,), float64, exact for every j.
+
+    p(v_j | rest) = 1 / (1 + e^{F(v) - F(v with j flipped)}).
+    """
+    free_energy_B = machine.free_energy(v_BD)
+    total_B = torch.zeros_like(free_energy_B)
+    columns = max(1, CHUNK_BYTES // (8 * len(v_BD) * (machine.capacity + 1) * max(1, machine.n_classes)))
+    for start in range(0, machine.n_visible, columns):
+        flipped = _flip_each(v_BD, range(start, min(start + columns, machine.n_visible)))
+        flipped_JB = machine.free_energy(flipped.flatten(0, 1)).view(flipped.shape[:2])
+        total_B -= torch.logaddexp(torch.zeros_like(flipped_JB), free_energy_B - flipped_JB).sum(0)
+    return total_B
+
+
+def _flip_each(v_BD: Tensor, columns: range) -> Tensor:
+    """One copy of the batch for each column, with that column flipped: (J, B, D)."""
+    flipped = v_BD.repeat(len(columns), 1, 1)
+    for row, column in enumerate(columns):
+        flipped[row, :, column] = 1 - flipped[row, :, column]
+    return flipped

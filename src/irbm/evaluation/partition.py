@@ -1,0 +1,106 @@
+"""ln Z: exact, by summing over every state of the smaller side.
+
+Shapes: B states of one chunk, K = l hidden units, D visible units, C classes.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from rich.console import Console
+from rich.progress import track
+from torch import Tensor
+
+from irbm.models import Machine
+
+MAX_STATES = 2**25
+CHUNK_BYTES = 2**26
+SHOW_PROGRESS_FROM = 2**18  # states; below, the sum is over before a bar is drawn
+
+
+@dataclass(frozen=True)
+class LogPartition:
+    """An estimate of ln Z, and how far it may be believed."""
+
+    value: float
+    stderr: float
+    lower: float
+    upper: float
+    ess: float
+    reliable: bool
+    reason: str
+    method: str
+
+
+def exact(machine: Machine) -> LogPartition:
+    """ln Z by enumeration of the visible or the hidden units, whichever are fewer."""
+    n_visible, n_hidden = machine.n_visible, int(machine.size)
+    if 2 ** min(n_visible, n_hidden) > MAX_STATES:
+        raise ValueError(
+            f"exact ln Z of {n_visible} visible and {n_hidden} hidden units needs 2^{min(n_visible, n_hidden)} "
+            f"states, the limit is 2^{int(math.log2(MAX_STATES))}; use pseudo_log_likelihood, or a machine of at "
+            f"most {int(math.log2(MAX_STATES))} visible or hidden units"
+        )
+    if n_visible <= n_hidden:
+        value, side = sum_over_visible(machine), f"2^{n_visible} visible"
+    else:
+        value, side = sum_over_hidden(machine), f"2^{n_hidden} hidden"
+    return LogPartition(value, 0.0, value, value, math.inf, True, f"summed over all {side} states", "exact")
+
+
+def sum_over_visible(machine: Machine) -> float:
+    """ln Z = ln sum_v e^{-F(v)}. Eq. 3."""
+    machine = machine.to(dtype=torch.float64)
+
+    def log_terms(v_BD: Tensor) -> Tensor:
+        return -machine.free_energy(v_BD)
+
+    width = machine.capacity * max(machine.n_classes, 1)
+    return _log_sum(log_terms, machine.n_visible, width, machine.weights.device)
+
+
+def sum_over_hidden(machine: Machine) -> float:
+    """ln Z = ln sum_h e^{c.h} w(h) sum_v e^{(b + hW).v} sum_y e^{d_y + (hU)_y}, with h over positions.
+
+    w(h) = sum of e^{-sum_{i<=z} beta_i} over the z that h allows: those from its last active position on, the
+    tail included, whose units are summed out already.
+    """
+    machine = machine.to(dtype=torch.float64).with_capacity(int(machine.size))
+    log_w_K = _log_weight_from(machine)
+    bias_K = machine.hidden_bias[machine.order]
+    position_K = torch.arange(1, machine.capacity + 1, device=bias_K.device)
+
+    def log_terms(h_BK: Tensor) -> Tensor:
+        by_unit_BK = h_BK[:, machine.rank]
+        last_B = (h_BK * position_K).amax(-1).long().clamp(min=1)
+        log_p_B = h_BK @ bias_K + log_w_K[last_B - 1]
+        log_p_B = log_p_B + machine.visible.log_normaliser(machine.visible_field(by_unit_BK))
+        if machine.n_classes:
+            log_p_B = log_p_B + torch.logsumexp(machine.label_field(by_unit_BK), dim=-1)
+        return log_p_B
+
+    return _log_sum(log_terms, machine.capacity, machine.n_visible, bias_K.device)
+
+
+def _log_weight_from(machine: Machine) -> Tensor:
+    """ln sum_{z>=k} e^{-sum_{i<=z} beta_i} for k = 1..K."""
+    beta_K = machine.depth.penalties(machine.hidden_bias)[machine.order]
+    log_w_Z = machine.depth.table(-beta_K, machine.size)
+    return torch.logcumsumexp(log_w_Z.flip(0), dim=0).flip(0)[:-1]
+
+
+def _log_sum(log_terms: Callable[[Tensor], Tensor], n_bits: int, width: int, device: torch.device) -> float:
+    """ln of the sum of e^{log_terms(state)} over all binary states of n_bits, in chunks of bounded memory."""
+    n_states = 2**n_bits
+    rows = max(1, CHUNK_BYTES // (8 * max(width, n_bits)))
+    console = Console(stderr=True)
+    quiet = n_states < SHOW_PROGRESS_FROM or not console.is_terminal
+    starts = track(range(0, n_states, rows), "summing every state", console=console, disable=quiet, transient=True)
+    total = torch.tensor(-math.inf, dtype=torch.float64, device=device)
+    bit_of = torch.arange(n_bits, device=device)
+    for start in starts:
+        index = torch.arange(start, min(start + rows, n_states), device=device)
+        states = ((index[:, None] >> bit_of) & 1).double()
+        total = torch.logaddexp(total, torch.logsumexp(log_terms(states), dim=0))
+    return float(total)

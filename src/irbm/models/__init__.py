@@ -1,0 +1,7 @@
+"""Energies and conditionals of the machines. Knows no learning."""
+
+from irbm.models.depth import Depth, Fixed, Infinite, Ordered
+from irbm.models.machine import Gradients, Machine, Noise, Posterior
+from irbm.models.visible import Bernoulli
+
+__all__ = ["Bernoulli", "Depth", "Fixed", "Gradients", "Infinite", "Machine", "Noise", "Ordered", "Posterior"]

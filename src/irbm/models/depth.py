@@ -1,0 +1,98 @@
+"""How z chooses the prefix of hidden units that takes part: not at all, up to l, or without end."""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from irbm.ops import reference as ops
+
+Penalty = Literal["constant", "softplus"]
+
+
+class Depth(ABC):
+    """A rule for z. ``size`` is l, a tensor: positions from l on are padding."""
+
+    @abstractmethod
+    def penalties(self, hidden_bias_K: Tensor) -> Tensor:
+        """beta_i, what taking part costs unit i: (K,)."""
+
+    @abstractmethod
+    def penalty_slopes(self, hidden_bias_K: Tensor) -> Tensor:
+        """d beta_i / d c_i: (K,)."""
+
+    @abstractmethod
+    def table(self, gain_BK: Tensor, size: Tensor) -> Tensor:
+        """The z-table (B, K+1) over positions; an impossible z has -inf."""
+
+
+@dataclass(frozen=True)
+class Fixed(Depth):
+    """z = l always, no penalty: the classic RBM."""
+
+    def penalties(self, hidden_bias_K: Tensor) -> Tensor:
+        return torch.zeros_like(hidden_bias_K)
+
+    def penalty_slopes(self, hidden_bias_K: Tensor) -> Tensor:
+        return torch.zeros_like(hidden_bias_K)
+
+    def table(self, gain_BK: Tensor, size: Tensor) -> Tensor:
+        t_BZ = ops.z_table(gain_BK, tail=-math.inf)
+        return t_BZ.masked_fill(_z_values(t_BZ) != size, -math.inf)
+
+
+@dataclass(frozen=True)
+class _Penalised(Depth):
+    beta: float = 1.01
+    penalty: Penalty = "constant"
+
+    def __post_init__(self) -> None:
+        if self.penalty not in get_args(Penalty):
+            raise ValueError(f"penalty must be one of {get_args(Penalty)}, got {self.penalty!r}")
+        self._check_beta()
+
+    def _check_beta(self) -> None:
+        if not (math.isfinite(self.beta) and self.beta > 0):
+            raise ValueError(f"beta must be a finite number > 0, got {self.beta!r}")
+
+    def penalties(self, hidden_bias_K: Tensor) -> Tensor:
+        if self.penalty == "softplus":
+            return self.beta * ops.softplus(hidden_bias_K)
+        return torch.full_like(hidden_bias_K, self.beta * math.log(2.0))
+
+    def penalty_slopes(self, hidden_bias_K: Tensor) -> Tensor:
+        if self.penalty == "softplus":
+            return self.beta * torch.sigmoid(hidden_bias_K)
+        return torch.zeros_like(hidden_bias_K)
+
+
+@dataclass(frozen=True)
+class Ordered(_Penalised):
+    """z in 1..l: the ordered RBM."""
+
+    def table(self, gain_BK: Tensor, size: Tensor) -> Tensor:
+        t_BZ = ops.z_table(gain_BK, tail=-math.inf)
+        return t_BZ.masked_fill(_z_values(t_BZ) > size, -math.inf)
+
+
+@dataclass(frozen=True)
+class Infinite(_Penalised):
+    """z in 1, 2, ... without end: the infinite RBM.
+
+    A unit with zero parameters costs what a unit of the tail costs, so padding needs no mask: the last column of
+    the table holds every z beyond the padding, and no probability changes with the capacity.
+    """
+
+    def _check_beta(self) -> None:
+        if not (math.isfinite(self.beta) and self.beta > 1):
+            raise ValueError(f"beta must be > 1, or the sum over z does not converge; got {self.beta!r}")
+
+    def table(self, gain_BK: Tensor, size: Tensor) -> Tensor:
+        return ops.z_table(gain_BK, tail=ops.log_tail(self.beta))
+
+
+def _z_values(t_BZ: Tensor) -> Tensor:
+    return torch.arange(1, t_BZ.shape[-1] + 1, device=t_BZ.device)

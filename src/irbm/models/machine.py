@@ -1,0 +1,287 @@
+"""One machine made of three independent parts: visible units, a depth, and labels or none.
+
+RBM, ordered RBM, infinite RBM, classification RBM and discriminative infinite RBM are configurations of it.
+
+Shapes: B examples, K capacity (l trained units, then padding), D visible units, C classes, Z = K + 1 values of z.
+Hidden quantities run over units, except those with ``z`` or ``positions`` in their description.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from irbm.models.depth import Depth
+from irbm.models.visible import Bernoulli
+from irbm.ops import reference as ops
+
+Noise = Callable[..., Tensor]
+"""``noise(*shape)`` returns uniforms in [0, 1) on the machine's device."""
+
+
+class Gradients(NamedTuple):
+    """One tensor for each parameter of a machine, under the parameter's name."""
+
+    weights: Tensor
+    hidden_bias: Tensor
+    visible_bias: Tensor
+    label_weights: Tensor | None
+    label_bias: Tensor | None
+
+
+class Posterior(NamedTuple):
+    """What the visibles (and the label, or every label) say about the hidden side."""
+
+    activations: Tensor  # a_i, (B, K) or (B, C, K), over units
+    table: Tensor  # d_y + t_k, (B, Z) or (B, C, Z), over positions
+    survival: Tensor  # P(z >= k | v, y), like the table
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """Parameters padded to a capacity, and the probabilities they define. SPEC: E(v, h, y, z), eqs. 1 and 8."""
+
+    weights: Tensor  # W (K, D)
+    hidden_bias: Tensor  # c (K,)
+    visible_bias: Tensor  # b (D,)
+    order: Tensor  # (K,) position -> unit, int64
+    size: Tensor  # l, 0-dimensional int64
+    depth: Depth
+    label_weights: Tensor | None = None  # U (K, C)
+    label_bias: Tensor | None = None  # d (C,)
+    visible: Bernoulli = field(default_factory=Bernoulli)
+
+    # -- shape and form -------------------------------------------------------------------------------------
+
+    @property
+    def capacity(self) -> int:
+        return self.weights.shape[0]
+
+    @property
+    def n_visible(self) -> int:
+        return self.weights.shape[1]
+
+    @property
+    def n_classes(self) -> int:
+        """C, or 0 for a machine without labels."""
+        return 0 if self.label_bias is None else self.label_bias.shape[0]
+
+    @property
+    def rank(self) -> Tensor:
+        """unit -> position, the inverse of the order."""
+        return torch.empty_like(self.order).scatter_(
+            0, self.order, torch.arange(self.capacity, device=self.order.device)
+        )
+
+    @property
+    def trained(self) -> Tensor:
+        """Which units are among the l trained ones: (K,), boolean. Padding stays behind them in every order."""
+        return torch.arange(self.capacity, device=self.order.device) < self.size
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor of the machine, by field name."""
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: value for name, value in values.items() if isinstance(value, Tensor)}
+
+    def to(self, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None) -> "Machine":
+        """The same machine with parameters of another dtype, or on another device."""
+        moved: dict[str, Any] = {
+            n: t.to(device=device, dtype=dtype if t.is_floating_point() else None) for n, t in self.tensors().items()
+        }
+        return replace(self, **moved)
+
+    def with_capacity(self, capacity: int) -> "Machine":
+        """The same machine padded or cut to a capacity, which must hold its l units."""
+        size = int(self.size)
+        if capacity < max(size, 1):
+            raise ValueError(f"capacity must hold the {size} trained units and at least one, got {capacity}")
+        padding = torch.arange(size, capacity, device=self.order.device)
+        changed: dict[str, Any] = {"order": torch.cat([self.order[:size], padding])}
+        for name in ("weights", "hidden_bias", "label_weights"):
+            old = getattr(self, name)
+            if old is not None:
+                new = old.new_zeros((capacity, *old.shape[1:]))
+                new[:size] = old[:size]
+                changed[name] = new
+        return replace(self, **changed)
+
+    # -- energies -------------------------------------------------------------------------------------------
+
+    def activations(self, v_BD: Tensor, y_B: Tensor | None = None) -> Tensor:
+        """a_i(v, y) = W_i.v + U_iy + c_i: (B, K); for every label, (B, C, K), where there are labels and y is None."""
+        a_BK = F.linear(v_BD, self.weights, self.hidden_bias)
+        if self.label_weights is None:
+            return a_BK
+        if y_B is None:
+            return a_BK[:, None, :] + self.label_weights.T
+        return a_BK + self.label_weights.T[y_B]
+
+    def table(self, a: Tensor) -> Tensor:
+        """The z-table (..., Z) over positions for activations (..., K): t_k = -F(v, y, z=k) - b.v - d_y."""
+        gain = ops.softplus(a) - self.depth.penalties(self.hidden_bias)
+        return self.depth.table(gain[..., self.order], self.size)
+
+    def joint_table(self, a: Tensor, y_B: Tensor | None = None) -> Tensor:
+        """d_y + t_k = -F(v, y, z=k) - b.v for activations (B, K): (B, Z); (B, C, Z) for (B, C, K)."""
+        t = self.table(a)
+        if self.label_bias is None:
+            return t
+        bias_C = self.label_bias.double()
+        return t + (bias_C[:, None] if y_B is None else bias_C[y_B][:, None])
+
+    def free_energy(self, v_BD: Tensor, y_B: Tensor | None = None) -> Tensor:
+        """F(v) = -b.v - ln sum_z e^{t_z}, or F(v, y) where y is given: (B,), float64. Eqs. 4 and 10."""
+        summed = torch.logsumexp(self.joint_table(self.activations(v_BD, y_B), y_B).flatten(1), dim=1)
+        return self.visible.energy(v_BD, self.visible_bias) - summed
+
+    def energy(self, v_BD: Tensor, h_BK: Tensor, z_B: Tensor, y_B: Tensor | None = None) -> Tensor:
+        """E(v, h, y, z) for z in 1..l: (B,), float64. Eqs. 1 and 8."""
+        part_BK = ops.within(self.rank, z_B)
+        gain_BK = h_BK * self.activations(v_BD, y_B) - self.depth.penalties(self.hidden_bias)
+        own = 0.0 if y_B is None or self.label_bias is None else self.label_bias.double()[y_B]
+        return self.visible.energy(v_BD, self.visible_bias) - own - (gain_BK * part_BK).double().sum(-1)
+
+    # -- conditionals ---------------------------------------------------------------------------------------
+
+    def log_prob_z(self, v_BD: Tensor, y_B: Tensor | None = None) -> Tensor:
+        """ln p(z | v) or ln p(z | v, y): (B, Z), float64; the last column is every z beyond the capacity."""
+        t = self.joint_table(self.activations(v_BD, y_B), y_B)
+        return torch.log_softmax(torch.logsumexp(t, dim=1) if t.dim() == 3 else t, dim=-1)
+
+    def label_scores(self, v_BD: Tensor) -> Tensor:
+        """-F(y | v) = d_y + ln sum_z e^{t_z(v, y)}: (B, C), float64. Eq. 31."""
+        if self.label_bias is None:
+            raise ValueError("this machine has no labels")
+        return torch.logsumexp(self.joint_table(self.activations(v_BD)), dim=-1)
+
+    def log_prob_y(self, v_BD: Tensor) -> Tensor:
+        """ln p(y | v): (B, C), float64. Eq. 32."""
+        return torch.log_softmax(self.label_scores(v_BD), dim=-1)
+
+    def posterior(self, v_BD: Tensor, y_B: Tensor | None = None) -> Posterior:
+        """Everything the visibles say about the hidden side; for every label where there are some and y is None."""
+        a = self.activations(v_BD, y_B)
+        t = self.joint_table(a, y_B)
+        return Posterior(a, t, ops.survival(t))
+
+    def hidden_mean(self, v_BD: Tensor, y_B: Tensor | None = None) -> Tensor:
+        """p(h_i = 1 | v) = s(a_i) P(z >= i | v): (B, K), summed over labels where y is None. Eq. 15."""
+        posterior = self.posterior(v_BD, y_B)
+        a = posterior.activations
+        active = torch.sigmoid(a) * self.reach(posterior).to(a.dtype)
+        if a.dim() == 3:
+            return torch.einsum("bc,bck->bk", self._label_weights_of(posterior), active)
+        return active
+
+    def reach(self, posterior: Posterior) -> Tensor:
+        """P(z >= position of i | v) for each unit i: (..., K), float64."""
+        return posterior.survival[..., :-1][..., self.rank]
+
+    def likeliest_z(self, posterior: Posterior) -> Tensor:
+        """argmax of p(z | v, y) over z <= l: the pooled tail is not one z. Eq. 33 of sec. 4.1."""
+        t_BK = posterior.table[..., :-1]
+        return t_BK.masked_fill(~self.trained, -math.inf).argmax(-1) + 1
+
+    def _label_weights_of(self, posterior: Posterior) -> Tensor:
+        """p(y | v) from the posterior of every label: (B, C), in the parameters' dtype."""
+        return torch.softmax(torch.logsumexp(posterior.table, dim=-1), dim=-1).to(posterior.activations.dtype)
+
+    def visible_field(self, h_BK: Tensor) -> Tensor:
+        """b_j + sum_i h_i W_ij: (B, D). Eq. 13, with h already zero beyond z."""
+        return torch.addmm(self.visible_bias, h_BK, self.weights)
+
+    def label_field(self, h_BK: Tensor) -> Tensor:
+        """d_y + sum_i h_i U_iy: (B, C). Eq. 14."""
+        if self.label_weights is None or self.label_bias is None:
+            raise ValueError("this machine has no labels")
+        return torch.addmm(self.label_bias, h_BK, self.label_weights)
+
+    # -- sampling -------------------------------------------------------------------------------------------
+
+    def sample_hidden(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise) -> tuple[Tensor, Tensor]:
+        """z ~ p(z | v, y), then h ~ p(h | v, y, z): (B,) and (B, K). A z beyond the capacity reads K + 1."""
+        a_BK, _, survival_BZ = self.posterior(v_BD, y_B)
+        z_B = ops.sample_z(survival_BZ, noise(len(v_BD)))
+        return z_B, ops.sample_hidden(a_BK, self.rank, z_B, noise(*a_BK.shape))
+
+    def gibbs_step(
+        self,
+        v_BD: Tensor,
+        y_B: Tensor | None,
+        noise: Noise,
+        *,
+        clamp_visible: Tensor | None = None,
+        clamp_label: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """One sweep z -> h -> (v, y), sec. 2.1; ``clamp_visible`` (D,) or (B, D) marks what keeps its value."""
+        _, h_BK = self.sample_hidden(v_BD, y_B, noise)
+        new_BD = self.visible.sample(self.visible_field(h_BK), noise(*v_BD.shape))
+        if clamp_visible is not None:
+            new_BD = torch.where(clamp_visible, v_BD, new_BD)
+        if y_B is not None and not clamp_label:
+            y_B = ops.sample_categorical(self.label_field(h_BK), noise(len(v_BD)))
+        return new_BD, y_B
+
+    def gibbs(
+        self,
+        v_BD: Tensor,
+        y_B: Tensor | None,
+        noise: Noise,
+        n_steps: int,
+        *,
+        clamp_visible: Tensor | None = None,
+        clamp_label: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """``n_steps`` sweeps of ``gibbs_step``."""
+        for _ in range(n_steps):
+            v_BD, y_B = self.gibbs_step(v_BD, y_B, noise, clamp_visible=clamp_visible, clamp_label=clamp_label)
+        return v_BD, y_B
+
+    # -- gradients ------------------------------------------------------------------------------------------
+
+    def free_energy_gradients(
+        self,
+        v_BD: Tensor,
+        y_B: Tensor | None = None,
+        z_B: Tensor | None = None,
+        *,
+        posterior: Posterior | None = None,
+    ) -> Gradients:
+        """The mean over the batch of dF/dtheta, in closed form. Eqs. 39-46 with their signs mended.
+
+        The expectation over z is exact, or taken at one sampled z for each example where ``z_B`` is given
+        (Algorithm 1). For a machine with labels and no ``y_B`` it is the gradient of F(v), labels summed out.
+        """
+        posterior = posterior or self.posterior(v_BD, y_B)
+        a = posterior.activations
+        reach = ops.within(self.rank, z_B) if z_B is not None else self.reach(posterior)
+        reach = reach.to(a.dtype) * self.trained
+        label_BC = None
+        if a.dim() == 3:
+            label_BC = self._label_weights_of(posterior)
+            reach = reach * label_BC[..., None]
+        elif y_B is not None:
+            label_BC = F.one_hot(y_B, self.n_classes).to(a.dtype)
+        return self._mean_gradients(v_BD, label_BC, reach, torch.sigmoid(a))
+
+    def _mean_gradients(self, v_BD: Tensor, label_BC: Tensor | None, reach: Tensor, active: Tensor) -> Gradients:
+        """-E[reach active v], ... over the batch. ``reach`` is (B, K), or (B, C, K) weighted by the label."""
+        n = len(v_BD)
+        on = reach * active
+        per_label = on.dim() == 3
+        on_BK, reach_BK = (on.sum(1), reach.sum(1)) if per_label else (on, reach)
+        slope_K = self.depth.penalty_slopes(self.hidden_bias)
+        label_weights = None
+        if label_BC is not None:
+            label_weights = -(on.sum(0).T if per_label else on.T @ label_BC) / n
+        return Gradients(
+            weights=-(on_BK.T @ v_BD) / n,
+            hidden_bias=-(on_BK - reach_BK * slope_K).sum(0) / n,
+            visible_bias=-v_BD.mean(0),
+            label_weights=label_weights,
+            label_bias=None if label_BC is None else -label_BC.mean(0),
+        )
