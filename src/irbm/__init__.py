@@ -1,0 +1,18 @@
+"""Restricted Boltzmann machines that choose their own size, with likelihoods that can be trusted."""
+
+from irbm import data
+from irbm.estimators import RBM, InfiniteRBM, InfiniteRBMClassifier, OrderedRBM, RBMClassifier
+from irbm.evaluation.partition import LogPartition
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "RBM",
+    "InfiniteRBM",
+    "InfiniteRBMClassifier",
+    "LogPartition",
+    "OrderedRBM",
+    "RBMClassifier",
+    "__version__",
+    "data",
+]

@@ -1,0 +1,311 @@
+"""What every estimator shares: input checks, probabilities, sampling, files."""
+
+import math
+import numbers
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import NotFittedError
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+
+from irbm.evaluation import partition
+from irbm.evaluation.likelihood import pseudo_log_likelihood
+from irbm.evaluation.partition import LogPartition
+from irbm.files import read_tensors, write_tensors
+from irbm.models import Depth, Machine
+from irbm.models.build import describe, from_arrays, restore
+from irbm.ops.noise import uniform_noise
+
+CHUNK_BYTES = 2**27
+TEMPORARIES = 8  # float64 arrays of the size of the z-table alive at once, at most
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """What every estimator shares. A subclass says which depth it has."""
+
+    binarize: float | None = None
+    device: str | None = None
+    random_state: Any = None
+
+    # -- the machine inside ---------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _depth(self) -> Depth:
+        """The rule for z that this kind of machine has."""
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_machine")
+
+    @property
+    def machine_(self) -> Machine:
+        """The machine itself, for people who write their own loops."""
+        if not hasattr(self, "_machine"):
+            raise NotFittedError(f"this {type(self).__name__} is not fitted: call fit, from_parameters or load first")
+        return self._machine
+
+    def _adopt(self, machine: Machine) -> Self:
+        """Take a machine as the fitted one. Whatever was known of another is forgotten."""
+        self._machine = machine
+        self._log_partition: LogPartition | None = None
+        self.n_features_in_ = machine.n_visible
+        return self
+
+    @classmethod
+    def _from_arrays(
+        cls,
+        settings: dict[str, Any],
+        weights: ArrayLike,
+        hidden_bias: ArrayLike,
+        visible_bias: ArrayLike,
+        order: ArrayLike | None,
+        **labels: ArrayLike,
+    ) -> Self:
+        """A fitted estimator around arrays."""
+        estimator = cls(**settings)
+        machine = from_arrays(
+            weights,
+            hidden_bias,
+            visible_bias,
+            depth=estimator._depth(),
+            order=order,
+            device=choose_device(estimator.device),
+            **labels,
+        )
+        return estimator._adopt(machine)
+
+    def _rows(self, name: str) -> NDArray[Any]:
+        """A parameter of the trained units, by position."""
+        machine = self.machine_
+        rows: Tensor = getattr(machine, name)[machine.order[: int(machine.size)]]
+        return rows.cpu().numpy()
+
+    @property
+    def components_(self) -> NDArray[Any]:
+        """W, (l, D); row i is column i of ``transform``."""
+        return self._rows("weights")
+
+    @property
+    def intercept_hidden_(self) -> NDArray[Any]:
+        """c, (l,)."""
+        return self._rows("hidden_bias")
+
+    @property
+    def intercept_visible_(self) -> NDArray[Any]:
+        """b, (D,)."""
+        return self.machine_.visible_bias.cpu().numpy()
+
+    @property
+    def n_components_(self) -> int:
+        """l, the number of hidden units with trained parameters."""
+        return int(self.machine_.size)
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    # -- probabilities --------------------------------------------------------------------------------------
+
+    def free_energy(self, X: ArrayLike) -> NDArray[np.float64]:
+        """F(v) = -ln sum of e^{-E} over everything hidden: (n,), always computed in float64."""
+        return self._by_row(X, lambda machine, v: machine.free_energy(v), torch.float64)
+
+    def log_prob_z(self, X: ArrayLike) -> NDArray[Any]:
+        """ln p(z | v). Infinite: (n, l+1), the last column for z > l; ordered: (n, l); fixed: (n, 1) zeros."""
+        return self._by_row(X, lambda machine, v: self._possible_z(machine.log_prob_z(v)))
+
+    def _possible_z(self, log_p_BZ: Tensor) -> Tensor:
+        return log_p_BZ
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """p(h = 1 | v), (n, l), a column for each position."""
+        return self._by_row(X, lambda machine, v: machine.hidden_mean(v)[:, machine.order])
+
+    def pseudo_log_likelihood(self, X: ArrayLike) -> NDArray[np.float64]:
+        """sum over j of ln p(v_j | the other visibles): (n,). Needs no ln Z."""
+        return self._by_row(X, pseudo_log_likelihood, torch.float64)
+
+    def log_partition(self, method: str = "auto") -> LogPartition:
+        """ln Z with its bracket and a verdict. The first answer is kept until parameters change.
+
+        ``method``: "exact" sums over every state of the smaller side (up to 2^25); "auto" is the best there is.
+        """
+        if method not in ("auto", "exact"):
+            raise ValueError(f"method must be 'auto' or 'exact', got {method!r}")
+        machine = self.machine_
+        if self._log_partition is None:
+            self._log_partition = partition.exact(machine)
+        return self._log_partition
+
+    def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
+        """ln p(v) = -F(v) - ln Z: (n,)."""
+        negative = self.free_energy(X)
+        return -negative - self.log_partition().value
+
+    # -- sampling -------------------------------------------------------------------------------------------
+
+    def gibbs(
+        self, X: ArrayLike, n_steps: int = 1, *, clamp: ArrayLike | None = None, random_state: Any = None
+    ) -> NDArray[Any]:
+        """The visibles after ``n_steps`` Gibbs sweeps from X.
+
+        ``clamp``, boolean, (D,) or the shape of X, marks visibles that keep their values: in-painting.
+        """
+        check_count("n_steps", n_steps)
+        machine, checked = self.machine_, self._checked(X)
+        v_BD = torch.cat(list(self._dense_chunks(checked, machine.weights.dtype)))
+        kept = None if clamp is None else self._clamp_mask(clamp, tuple(v_BD.shape))
+        noise = self._noise(random_state)
+        y_B = self._sample_labels(v_BD, noise)
+        return machine.gibbs(v_BD, y_B, noise, n_steps, clamp_visible=kept)[0].cpu().numpy()
+
+    def sample(self, n_samples: int = 1, *, n_steps: int = 1000, random_state: Any = None) -> Any:
+        """Visibles after ``n_steps`` Gibbs sweeps from uniform noise: (n_samples, D)."""
+        return self._sample(n_samples, n_steps, random_state)[0].cpu().numpy()
+
+    def _sample(self, n_samples: int, n_steps: int, random_state: Any) -> tuple[Tensor, Tensor | None]:
+        check_count("n_samples", n_samples)
+        check_count("n_steps", n_steps)
+        machine, noise = self.machine_, self._noise(random_state)
+        v_BD = (noise(n_samples, machine.n_visible) < 0.5).to(machine.weights.dtype)
+        return machine.gibbs(v_BD, self._sample_labels(v_BD, noise), noise, n_steps)
+
+    def _sample_labels(self, v_BD: Tensor, noise: Callable[..., Tensor]) -> Tensor | None:
+        return None
+
+    def _noise(self, random_state: Any) -> Callable[..., Tensor]:
+        rng = check_random_state(self.random_state if random_state is None else random_state)
+        weights = self.machine_.weights
+        return uniform_noise(int(rng.randint(2**31)), weights.device, weights.dtype)
+
+    def _clamp_mask(self, clamp: ArrayLike, shape: tuple[int, ...]) -> Tensor:
+        mask = np.asarray(clamp)
+        if mask.dtype != bool or mask.shape not in (shape, shape[1:]):
+            raise ValueError(f"clamp must be boolean of shape {shape[1:]} or {shape}, got {mask.dtype} {mask.shape}")
+        return torch.tensor(mask, device=self.machine_.weights.device)
+
+    # -- input ----------------------------------------------------------------------------------------------
+
+    def _checked(self, X: Any, *, reset: bool = False) -> Any:
+        """X as a binary array or CSR matrix; ValueError where it is anything else."""
+        if self.binarize is not None and not (isinstance(self.binarize, numbers.Real) and math.isfinite(self.binarize)):
+            raise ValueError(f"binarize must be None or a finite number, got {self.binarize!r}")
+        if isinstance(X, Tensor):
+            X = X.detach().cpu().numpy()
+        X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        if self.binarize is None:
+            _check_binary(X)
+        return X
+
+    def _dense_chunks(self, X: Any, dtype: torch.dtype) -> Iterator[Tensor]:
+        """Rows of X as 0/1 tensors, few enough at a time to bound memory."""
+        machine = self.machine_
+        width = machine.n_visible + TEMPORARIES * (machine.capacity + 1) * max(machine.n_classes, 1)
+        rows = max(1, CHUNK_BYTES // (8 * width))
+        for start in range(0, X.shape[0], rows):
+            part = X[start : start + rows]
+            part = part.toarray() if sparse.issparse(part) else part
+            binary = part > (0 if self.binarize is None else self.binarize)
+            yield torch.from_numpy(np.ascontiguousarray(binary)).to(machine.weights.device, dtype)
+
+    def _by_row(
+        self, X: ArrayLike, function: Callable[[Machine, Tensor], Tensor], dtype: torch.dtype | None = None
+    ) -> NDArray[Any]:
+        """Apply a function of (machine, examples) in chunks. float64 input is computed in float64."""
+        machine, checked = self.machine_, self._checked(X)
+        if dtype is None:
+            dtype = torch.float64 if checked.dtype == np.float64 else machine.weights.dtype
+        machine = machine.to(dtype=dtype)
+        out, done = np.empty(0), 0
+        for v_BD in self._dense_chunks(checked, dtype):
+            part = function(machine, v_BD).to(dtype).cpu().numpy()
+            if not done:  # the first part tells the width
+                out = np.empty((checked.shape[0], *part.shape[1:]), part.dtype)
+            out[done : done + len(part)] = part
+            done += len(part)
+        return out
+
+    # -- files ----------------------------------------------------------------------------------------------
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted machine and the settings to a safetensors file."""
+        machine = self.machine_
+        compact = machine.with_capacity(int(machine.size))
+        about = {
+            "estimator": type(self).__name__,
+            "machine": describe(machine),
+            "settings": _plain(self.get_params()),
+        }
+        write_tensors(path, compact.tensors(), "model", about | self._extra_metadata())
+
+    def _extra_metadata(self) -> dict[str, Any]:
+        return {}
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a machine that ``save`` wrote; ValueError for a damaged or foreign file."""
+        tensors, about = read_tensors(path, "model")
+        if about.get("estimator") != cls.__name__:
+            raise ValueError(f"{path} holds a {about.get('estimator')}: load it with that class, not {cls.__name__}")
+        settings = about.get("settings")
+        if not isinstance(settings, dict) or not set(settings) <= set(cls._get_param_names()):
+            raise ValueError(f"{path}: its settings are not those of {cls.__name__}: {settings!r:.200}")
+        estimator = cls(**settings)
+        try:
+            machine = restore(tensors, about.get("machine", {}), choose_device(estimator.device))
+            if machine.depth != estimator._depth():
+                raise ValueError(f"a {cls.__name__} with {settings!r} cannot hold {describe(machine)}")
+            return estimator._adopt(machine)._restore_metadata(about)
+        except ValueError as error:
+            raise ValueError(f"{path} is not a sound model file: {error}") from None
+
+    def _restore_metadata(self, about: dict[str, Any]) -> Self:
+        return self
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def choose_device(name: str | None) -> torch.device:
+    """The device of that name; for None the GPU where there is one."""
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError):
+        raise ValueError(f"device must be None or a name such as 'cpu' or 'cuda', got {name!r}") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device={name!r} was asked for, but torch sees no GPU here; use 'cpu'")
+    return device
+
+
+def check_count(name: str, value: Any) -> None:
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
+
+
+def _check_binary(X: Any) -> None:
+    values = X.data if sparse.issparse(X) else X
+    wrong = (values != 0) & (values != 1)
+    if wrong.any():
+        value = values[wrong][0]
+        raise ValueError(f"X must hold only 0 and 1, got {value!s} among others; pass binarize=t to map X > t to 1")
+
+
+def _plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as JSON can hold them; a random generator is not a setting but a state, and is left out."""
+    numbers_made_plain = {n: v.item() if isinstance(v, np.generic) else v for n, v in settings.items()}
+    return {n: v for n, v in numbers_made_plain.items() if v is None or isinstance(v, bool | int | float | str)}

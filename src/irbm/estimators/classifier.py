@@ -1,0 +1,152 @@
+"""Machines with labels: p(v, y), p(y | v), and everything a density model has with y summed out."""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from torch import Tensor
+
+from irbm.estimators.base import Boltzmann
+from irbm.models import Depth, Fixed, Infinite
+from irbm.ops import reference as ops
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class _Classifier(ClassifierMixin, Boltzmann):
+    @property
+    def label_components_(self) -> NDArray[Any]:
+        """U, (l, C)."""
+        return self._rows("label_weights")
+
+    @property
+    def intercept_label_(self) -> NDArray[Any]:
+        """d, (C,)."""
+        bias = self.machine_.label_bias
+        assert bias is not None
+        return bias.cpu().numpy()
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[Any]:
+        """ln p(y | v), (n, C), columns as in ``classes_``. Eq. 32."""
+        return self._by_row(X, lambda machine, v: machine.log_prob_y(v))
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
+        """p(y | v), (n, C), columns as in ``classes_``."""
+        return self._by_row(X, lambda machine, v: machine.log_prob_y(v).exp())
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each example."""
+        best = self.predict_log_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def sample(
+        self, n_samples: int = 1, *, n_steps: int = 1000, random_state: Any = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Visibles and their labels after ``n_steps`` Gibbs sweeps from uniform noise."""
+        v_BD, y_B = self._sample(n_samples, n_steps, random_state)
+        assert y_B is not None
+        return v_BD.cpu().numpy(), self.classes_[y_B.cpu().numpy()]
+
+    def _sample_labels(self, v_BD: Tensor, noise: Callable[..., Tensor]) -> Tensor | None:
+        return ops.sample_categorical(self.machine_.label_scores(v_BD), noise(len(v_BD)))
+
+    def _with_classes(self, classes: ArrayLike | None) -> Self:
+        n_classes = self.machine_.n_classes
+        names = np.arange(n_classes) if classes is None else np.asarray(classes)
+        if names.shape != (n_classes,) or len(np.unique(names)) != n_classes:
+            raise ValueError(f"classes must be {n_classes} different labels, got {classes!r:.200}")
+        self.classes_ = names
+        return self
+
+    def _extra_metadata(self) -> dict[str, Any]:
+        if self.classes_.dtype.kind not in "biufU":
+            raise ValueError(f"only numbers and strings can be saved as classes, got dtype {self.classes_.dtype}")
+        return {"classes": self.classes_.tolist(), "classes_dtype": self.classes_.dtype.str}
+
+    def _restore_metadata(self, about: dict[str, Any]) -> Self:
+        classes, dtype = about.get("classes"), about.get("classes_dtype")
+        if not isinstance(classes, list) or not isinstance(dtype, str) or dtype[1:2] not in "biufU":
+            raise ValueError(f"the class labels {classes!r:.80} of dtype {dtype!r:.20} are no labels")
+        try:
+            return self._with_classes(np.array(classes, dtype=dtype))
+        except TypeError as error:
+            raise ValueError(f"the class labels {classes!r:.80} do not fit dtype {dtype!r:.20}: {error}") from None
+
+
+@dataclass(eq=False, repr=False)
+class RBMClassifier(_Classifier):
+    """The classification RBM (ClassRBM), of a fixed size.
+
+    Parameters
+    ----------
+    n_components : int
+        The number of hidden units.
+    binarize, device, random_state
+        As for `RBM`.
+    """
+
+    n_components: int = 256
+    _: KW_ONLY
+
+    def _depth(self) -> Depth:
+        return Fixed()
+
+    def _possible_z(self, log_p_BZ: Tensor) -> Tensor:
+        return log_p_BZ[:, -2:-1]
+
+    @classmethod
+    def from_parameters(
+        cls,
+        weights: ArrayLike,
+        hidden_bias: ArrayLike,
+        visible_bias: ArrayLike,
+        *,
+        label_weights: ArrayLike,
+        label_bias: ArrayLike,
+        classes: ArrayLike | None = None,
+        order: ArrayLike | None = None,
+    ) -> Self:
+        """A fitted classifier from arrays: as for `RBM`, with label_weights (l, C) and label_bias (C,)."""
+        labels = {"label_weights": label_weights, "label_bias": label_bias}
+        settings = {"n_components": np.size(hidden_bias)}
+        return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order, **labels)._with_classes(classes)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class InfiniteRBMClassifier(_Classifier):
+    """The discriminative infinite RBM (Dis-iRBM): a classifier that chooses its own size.
+
+    Parameters
+    ----------
+    beta, penalty : float, "constant" or "softplus"
+        What a unit that takes part costs: beta ln 2, or beta softplus(c_i). beta must be > 1.
+    binarize, device, random_state
+        As for `RBM`.
+    """
+
+    beta: float = 1.01
+    penalty: str = "constant"
+
+    def _depth(self) -> Depth:
+        return Infinite(self.beta, self.penalty)  # type: ignore[arg-type]
+
+    @classmethod
+    def from_parameters(
+        cls,
+        weights: ArrayLike,
+        hidden_bias: ArrayLike,
+        visible_bias: ArrayLike,
+        *,
+        label_weights: ArrayLike,
+        label_bias: ArrayLike,
+        beta: float = 1.01,
+        penalty: str = "constant",
+        classes: ArrayLike | None = None,
+        order: ArrayLike | None = None,
+    ) -> Self:
+        """A fitted classifier from arrays: as for `InfiniteRBM`, with label_weights (l, C) and label_bias (C,)."""
+        labels = {"label_weights": label_weights, "label_bias": label_bias}
+        settings = {"beta": beta, "penalty": penalty}
+        return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order, **labels)._with_classes(classes)
