@@ -1,0 +1,29 @@
+"""One door to all data: a known name, or the path of a user's own file."""
+
+import numbers
+import os
+
+import numpy as np
+
+from irbm.data.known import LOADERS
+from irbm.data.own import existing, load_file
+from irbm.data.splits import Dataset
+
+
+def load(
+    name: str | os.PathLike[str], *, seed: int = 0, binarize: float | None = None, progress: bool = True
+) -> Dataset:
+    """The data set of that name (see `KNOWN`), or a user's own file (see the top of `irbm.data`).
+
+    `seed` draws the pixels of `mnist` and splits a file that holds one X; the other data sets are fixed and
+    ignore it. `binarize=t` maps X > t to 1 in a user's own file. `progress` shows a bar while downloading.
+    """
+    if not isinstance(seed, numbers.Integral) or seed < 0:
+        raise ValueError(f"seed must be an integer >= 0, got {seed!r}")
+    if binarize is not None and not (isinstance(binarize, numbers.Real) and np.isfinite(binarize)):
+        raise ValueError(f"binarize must be None or a finite number, got {binarize!r}")
+    if name not in LOADERS:
+        return load_file(existing(name), seed, binarize)
+    if binarize is not None:
+        raise ValueError(f"binarize is for your own files, got {binarize!r}; {name} is binary, leave it out")
+    return LOADERS[str(name)](seed, progress)
