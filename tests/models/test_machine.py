@@ -79,7 +79,7 @@ def test_sampled_z_gradient_averages_to_the_exact_one(depth, penalty):
     v, y = batch(machine, n=2)
     n = 40_000
     many_v, many_y = v.repeat(n, 1), y.repeat(n)
-    z, _ = machine.sample_hidden(many_v, many_y, uniform_noise(0, "cpu", torch.float64))
+    z, _ = machine.sample_hidden(many_v, many_y, uniform_noise(0, dtype=torch.float64))
     sampled, exact = machine.free_energy_gradients(many_v, many_y, z), machine.free_energy_gradients(v, y)
     for name in ("weights", "hidden_bias", "label_weights"):
         # Each entry is a mean of 2 n values bounded by 1 + beta: five standard errors.
@@ -105,7 +105,7 @@ def gibbs_p_value(depth, penalty="constant", labels=0, seed=5, n=60_000):
     start, start_y = np.array([1.0, 0.0, 1.0]), 1 if labels else 0
     v = torch.tensor(start).repeat(n, 1)
     y = torch.full((n,), start_y) if labels else None
-    v, y = machine.gibbs_step(v, y, uniform_noise(seed, "cpu", torch.float64))
+    v, y = machine.gibbs_step(v, y, uniform_noise(seed, dtype=torch.float64))
     code = (v.long() * torch.tensor([4, 2, 1])).sum(1) * max(labels, 1) + (0 if y is None else y)
     observed = torch.bincount(code, minlength=8 * max(labels, 1)).numpy()
     return chisquare(observed, n * transition(small, start, start_y).ravel()).pvalue
@@ -137,7 +137,7 @@ def test_sampled_z_and_h_have_their_exact_probabilities(depth):
     machine = as_machine(random_small(np.random.default_rng(8), depth=depth))
     n = 50_000
     v = torch.tensor([[1.0, 0.0, 1.0, 1.0]]).double()
-    z, h = machine.sample_hidden(v.repeat(n, 1), None, uniform_noise(1, "cpu", torch.float64))
+    z, h = machine.sample_hidden(v.repeat(n, 1), None, uniform_noise(1, dtype=torch.float64))
     p_z = machine.log_prob_z(v).exp()[0].numpy()
     counts = torch.bincount(z, minlength=len(p_z) + 1)[1:].numpy()
     possible = p_z > 0
@@ -153,7 +153,7 @@ def test_clamped_visibles_and_labels_keep_their_values():
     machine = as_machine(random_small(np.random.default_rng(0), depth="infinite", labels=3))
     v, y = batch(machine, n=50)
     keep = torch.tensor([True, False, True, False])
-    after, label = machine.gibbs(v, y, uniform_noise(0, "cpu"), 5, clamp_visible=keep, clamp_label=True)
+    after, label = machine.gibbs(v, y, uniform_noise(0), 5, clamp_visible=keep, clamp_label=True)
     assert torch.equal(after[:, keep], v[:, keep])
     assert torch.equal(label, y)
     assert not torch.equal(after[:, ~keep], v[:, ~keep])
@@ -168,7 +168,7 @@ def test_clamped_gibbs_reaches_the_exact_conditional():
     v, _ = machine.gibbs(
         torch.tensor([[1.0, 0.0, 0.0]]).double().repeat(n, 1),
         None,
-        uniform_noise(4, "cpu"),
+        uniform_noise(4),
         60,
         clamp_visible=torch.tensor([True, False, False]),
     )

@@ -56,7 +56,7 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _adopt(self, machine: Machine) -> Self:
         """Take a machine as the fitted one. Whatever was known of another is forgotten."""
-        self._machine = machine
+        self._machine = machine.with_capacity(int(machine.size))
         self._log_partition: LogPartition | None = None
         self.n_features_in_ = machine.n_visible
         return self
@@ -186,7 +186,7 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _noise(self, random_state: Any) -> Callable[..., Tensor]:
         rng = check_random_state(self.random_state if random_state is None else random_state)
         weights = self.machine_.weights
-        return uniform_noise(int(rng.randint(2**31)), weights.device, weights.dtype)
+        return uniform_noise(int(rng.randint(2**31)), device=weights.device, dtype=weights.dtype)
 
     def _clamp_mask(self, clamp: ArrayLike, shape: tuple[int, ...]) -> Tensor:
         mask = np.asarray(clamp)
@@ -240,13 +240,12 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def save(self, path: str | Path) -> None:
         """Write the fitted machine and the settings to a safetensors file."""
         machine = self.machine_
-        compact = machine.with_capacity(int(machine.size))
         about = {
             "estimator": type(self).__name__,
             "machine": describe(machine),
             "settings": _plain(self.get_params()),
         }
-        write_tensors(path, compact.tensors(), "model", about | self._extra_metadata())
+        write_tensors(path, machine.tensors(), "model", about | self._extra_metadata())
 
     def _extra_metadata(self) -> dict[str, Any]:
         return {}

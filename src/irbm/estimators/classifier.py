@@ -1,21 +1,73 @@
 """Machines with labels: p(v, y), p(y | v), and everything a density model has with y summed out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d
 from torch import Tensor
 
-from irbm.estimators.base import Boltzmann
+from irbm.estimators.fitting import Trainable
 from irbm.models import Depth, Fixed, Infinite
 from irbm.ops import reference as ops
+from irbm.training import Callback, Settings
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _Classifier(ClassifierMixin, Boltzmann):
+class _Classifier(ClassifierMixin, Trainable):
+    objective: str = "hybrid"
+    alpha: float = Settings.alpha
+    label_max_norm: float | None = Settings.label_max_norm
+
+    def fit(self, X: ArrayLike, y: ArrayLike, *, callbacks: Sequence[Callback] = ()) -> Self:
+        """Train on X, (n, D), and labels y, (n,), from the start."""
+        self._settings()
+        self._first_size()
+        X, y = self._checked_pair(X, y, reset=True)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        return self._fit(X, codes, len(self.classes_), callbacks)
+
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+        """One pass over X, y in minibatches. The first call needs ``classes``, all labels that will ever come."""
+        self._settings()
+        self._first_size()
+        first = not self.__sklearn_is_fitted__()
+        X, y = self._checked_pair(X, y, reset=first)
+        if first:
+            if classes is None:
+                raise ValueError("classes must be given at the first call of partial_fit: all labels that may come")
+            self.classes_ = np.unique(np.asarray(classes))
+        return self._continue(X, self._codes(y), len(self.classes_))
+
+    def _checked_pair(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:
+        X = self._checked(X, reset=reset)
+        if y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        y = column_or_1d(y.detach().cpu().numpy() if isinstance(y, Tensor) else y, warn=True)
+        check_consistent_length(X, y)
+        check_classification_targets(y)
+        return X, y
+
+    def _codes(self, y: NDArray[Any]) -> NDArray[np.int64]:
+        """Labels as indices into ``classes_``."""
+        order = np.argsort(self.classes_)
+        at = np.searchsorted(self.classes_, y, sorter=order).clip(max=len(order) - 1)
+        codes = order[at]
+        unseen = self.classes_[codes] != y
+        if unseen.any():
+            raise ValueError(f"y holds labels unseen before, such as {y[unseen][0]!r}; known are {self.classes_}")
+        return np.asarray(codes, dtype=np.int64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        # Two epochs on a handful of binarized columns cannot reach what scikit-learn's checks ask of classifiers.
+        tags.classifier_tags.poor_score = True
+        return tags
+
     @property
     def label_components_(self) -> NDArray[Any]:
         """U, (l, C)."""
@@ -83,7 +135,11 @@ class RBMClassifier(_Classifier):
     ----------
     n_components : int
         The number of hidden units.
-    binarize, device, random_state
+    objective, alpha : "hybrid", "discriminative" or "generative", float
+        What is maximised: ln p(y | v) + alpha ln p(v, y), or its first part, or ln p(v, y).
+    label_max_norm : float or None
+        Bound on the norm of a row of label weights.
+    learning_rate, ..., random_state
         As for `RBM`.
     """
 
@@ -122,10 +178,18 @@ class InfiniteRBMClassifier(_Classifier):
     ----------
     beta, penalty : float, "constant" or "softplus"
         What a unit that takes part costs: beta ln 2, or beta softplus(c_i). beta must be > 1.
-    binarize, device, random_state
+    objective, alpha : "hybrid", "discriminative" or "generative", float
+        What is maximised: ln p(y | v) + alpha ln p(v, y), or its first part, or ln p(v, y).
+    label_max_norm : float or None
+        Bound on the norm of a row of label weights.
+    regroup, max_components
+        As for `InfiniteRBM`.
+    learning_rate, ..., random_state
         As for `RBM`.
     """
 
+    regroup: str | float | None = "adaptive"
+    max_components: int | None = None
     beta: float = 1.01
     penalty: str = "constant"
 

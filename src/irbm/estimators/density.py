@@ -1,5 +1,6 @@
 """Density models without labels: of fixed size, ordered, infinite."""
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
@@ -7,12 +8,25 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from irbm.estimators.base import Boltzmann
+from irbm.estimators.fitting import Trainable
 from irbm.models import Depth, Fixed, Infinite, Ordered
+from irbm.training import Callback
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class _Density(Boltzmann):
+class _Density(Trainable):
+    def fit(self, X: ArrayLike, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
+        """Train on X, (n, D), from the start. ``callbacks`` are called between steps and epochs."""
+        self._settings()
+        self._first_size()
+        return self._fit(self._checked(X, reset=True), None, 0, callbacks)
+
+    def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """One pass over X in minibatches, from wherever the machine stands; it goes on growing."""
+        self._settings()
+        self._first_size()
+        return self._continue(self._checked(X, reset=not self.__sklearn_is_fitted__()), None, 0)
+
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """The mean of ``score_samples``."""
         return float(self.score_samples(X).mean())
@@ -26,6 +40,19 @@ class RBM(_Density):
     ----------
     n_components : int
         The number of hidden units.
+    learning_rate, batch_size, n_iter : float, int, int
+        The global rate, examples a step, passes over the data.
+    gibbs_steps, persistent, n_chains : int, bool, int or None
+        Sweeps of the negative phase a step; from chains that persist (PCD), as many as ``batch_size`` where
+        ``n_chains`` is None, or from the examples (CD).
+    gradient : "expected" or "sampled"
+        Whether z is summed out of the gradient or sampled, as in the paper's Algorithm 1.
+    optimizer, momentum : "adagrad", "constant" or "decay", bool
+        The rule for the rate; momentum that each unit raises from 0.5 to 0.9 with its own age.
+    l1, l2, max_norm : float, float, float or None
+        Weight of the L1 penalty (weights reach exactly zero) and the L2 penalty; bound on the norm of a row.
+    verbose : int
+        Not zero: show a progress bar.
     binarize : float or None
         None: X must hold only 0 and 1. A number t maps X > t to 1.
     device : str or None
@@ -74,7 +101,7 @@ class OrderedRBM(_Density):
         The number of hidden units.
     beta, penalty : float, "constant" or "softplus"
         What a unit that takes part costs: beta ln 2, or beta softplus(c_i).
-    binarize, device, random_state
+    learning_rate, ..., random_state
         As for `RBM`.
     """
 
@@ -116,10 +143,25 @@ class InfiniteRBM(_Density):
     ----------
     beta, penalty : float, "constant" or "softplus"
         What a unit that takes part costs: beta ln 2, or beta softplus(c_i). beta must be > 1.
-    binarize, device, random_state
+    regroup : "adaptive", float or None
+        How many hidden units are put in random order before each step: the paper's schedule, a fraction of them,
+        or none (the ordinary infinite RBM).
+    max_components : int or None
+        Growth stops there.
+    learning_rate, ..., random_state
         As for `RBM`.
+
+    Examples
+    --------
+    >>> from irbm import InfiniteRBM, data
+    >>> digits = data.load("digits")
+    >>> model = InfiniteRBM(n_iter=2, random_state=0).fit(digits.train.X)
+    >>> model.transform(digits.test.X).shape[1] == model.n_components_
+    True
     """
 
+    regroup: str | float | None = "adaptive"
+    max_components: int | None = None
     beta: float = 1.01
     penalty: str = "constant"
 
@@ -143,3 +185,10 @@ class InfiniteRBM(_Density):
         """
         settings = {"beta": beta, "penalty": penalty}
         return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order)
+
+    def to_rbm(self, units: str = "effective") -> RBM:
+        """The classic RBM of the first round(N_h) units ("effective") or of all l ("all"): z clamped. Sec. 4.2."""
+        if units not in ("effective", "all"):
+            raise ValueError(f"units must be 'effective' or 'all', got {units!r}")
+        kept = self.n_components_ if units == "all" else max(1, round(self.effective_size_))
+        return RBM.from_parameters(self.components_[:kept], self.intercept_hidden_[:kept], self.intercept_visible_)

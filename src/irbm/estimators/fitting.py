@@ -1,0 +1,126 @@
+"""Estimators that learn: settings of training, ``fit`` and ``partial_fit`` around the trainer."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from sklearn.utils import check_random_state
+
+from irbm.estimators.base import Boltzmann, check_count, choose_device
+from irbm.training import Callback, Settings, Trainer, TrainingState
+from irbm.training.growth import prune
+from irbm.training.initial import initial_machine
+from irbm.training.progress import ProgressBar
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Trainable(Boltzmann):
+    """A machine that can be fitted. Defaults are those of `Settings`."""
+
+    learning_rate: float = Settings.learning_rate
+    batch_size: int = Settings.batch_size
+    n_iter: int = Settings.n_iter
+    gibbs_steps: int = Settings.gibbs_steps
+    persistent: bool = Settings.persistent
+    n_chains: int | None = Settings.n_chains
+    gradient: str = Settings.gradient
+    optimizer: str = Settings.optimizer
+    momentum: bool = Settings.momentum
+    l1: float = Settings.l1
+    l2: float = Settings.l2
+    max_norm: float | None = Settings.max_norm
+    verbose: int = 0
+
+    def _settings(self) -> Settings:
+        """The settings of training, checked. A machine of fixed size regroups nothing."""
+        own = {f.name: getattr(self, f.name) for f in fields(Settings) if hasattr(self, f.name)}
+        return Settings(**({"regroup": None} | own))
+
+    def _first_size(self) -> int:
+        """How many units training starts with."""
+        size = getattr(self, "n_components", 1)
+        check_count("n_components", size)
+        return int(size)
+
+    @property
+    def history_(self) -> list[dict[str, Any]]:
+        """One row for each pass over the data."""
+        return [asdict(report) for report in self._training().history]
+
+    @property
+    def effective_size_(self) -> float:
+        """N_h: the mean over batches of the largest likeliest z, in the last pass. Eq. 33 of sec. 3.3."""
+        return self._training().history[-1].effective_size
+
+    def _training(self) -> TrainingState:
+        if not hasattr(self, "_state"):
+            raise AttributeError(f"this {type(self).__name__} has not been trained: call fit or partial_fit")
+        return self._state
+
+    # -- learning -------------------------------------------------------------------------------------------
+
+    def _fit(self, X: Any, y: NDArray[np.int64] | None, n_classes: int, callbacks: Sequence[Callback]) -> Self:
+        """Train from the start on checked examples."""
+        settings = self._settings()
+        self._state = self._fresh_state(X.shape[1], n_classes, settings)
+        return self._train(X, y, settings, settings.n_iter, callbacks)
+
+    def _continue(self, X: Any, y: NDArray[np.int64] | None, n_classes: int) -> Self:
+        """One more pass, from wherever the machine stands."""
+        settings = self._settings()
+        if not self.__sklearn_is_fitted__():
+            self._state = self._fresh_state(X.shape[1], n_classes, settings)
+        elif not hasattr(self, "_state"):
+            copy = self.machine_.with_capacity(self.machine_.capacity)
+            self._state = TrainingState.start(copy, settings, self._seed())
+        self._state.suit_(settings)
+        return self._train(X, y, settings, self._state.epoch + 1, ())
+
+    def _fresh_state(self, n_visible: int, n_classes: int, settings: Settings) -> TrainingState:
+        seed = self._seed()
+        machine = initial_machine(
+            self._depth(),
+            n_visible,
+            n_components=self._first_size(),
+            n_classes=n_classes,
+            seed=seed,
+            device=choose_device(self.device),
+        )
+        return TrainingState.start(machine, settings, seed)
+
+    def _train(
+        self, X: Any, y: NDArray[np.int64] | None, settings: Settings, until: int, callbacks: Sequence[Callback]
+    ) -> Self:
+        examples = torch.from_numpy(self._binary(X))
+        labels = None if y is None else torch.from_numpy(y)
+        trainer = Trainer(self._state, examples, labels, settings=settings, callbacks=callbacks, n_iter=until)
+        if self.verbose:
+            with ProgressBar() as bar:
+                trainer.callbacks += (bar,)
+                trainer.run()
+        else:
+            trainer.run()
+        return self._adopt(self._state.machine)
+
+    def _binary(self, X: Any) -> NDArray[np.uint8]:
+        """The checked examples as one array of bytes."""
+        dense = X.toarray() if sparse.issparse(X) else X
+        return np.ascontiguousarray(dense > (0 if self.binarize is None else self.binarize)).view(np.uint8)
+
+    def _seed(self) -> int:
+        return int(check_random_state(self.random_state).randint(2**31))
+
+    def prune(self) -> Self:
+        """Drop the units whose weights have less than a tenth of the mean norm; training would go on afresh."""
+        self._adopt(prune(self.machine_))
+        if hasattr(self, "_state"):
+            history = self._state.history
+            self._state = TrainingState.start(
+                self.machine_.with_capacity(self.n_components_), self._settings(), self._seed()
+            )
+            self._state.history = history
+        return self

@@ -1,0 +1,19 @@
+"""What the order of the hidden units still means to a machine. Sec. 3.3, Proposition 3.1."""
+
+import torch
+from torch import Tensor
+
+from irbm.models import Machine
+
+ROWS = 1000
+
+
+def order_invariance(machine: Machine, X: Tensor, m: int) -> float:
+    """The mean over the examples of ln p(z <= m | v): far below zero where the first m units have lost their order."""
+    if m < 1:
+        raise ValueError(f"m must be >= 1: with none regrouped p(z <= m) is 0, got {m}")
+    total = 0.0
+    for start in range(0, len(X), ROWS):
+        v_BD = X[start : start + ROWS].to(machine.weights.device, machine.weights.dtype)
+        total += float(torch.logsumexp(machine.log_prob_z(v_BD)[:, :m], dim=1).sum())
+    return total / len(X)

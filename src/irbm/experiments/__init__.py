@@ -1,0 +1,1 @@
+"""The paper's choices, one file per table or figure. No algorithms."""

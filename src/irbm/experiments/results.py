@@ -1,0 +1,45 @@
+"""Results as files: what was found, and everything needed to find it again."""
+
+import json
+import platform
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from irbm.files import write_bytes
+
+
+def stamp(device: torch.device | str) -> dict[str, Any]:
+    """Commit, device, versions, time."""
+    device = torch.device(device)
+    return {
+        "commit": _commit(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu",
+        "threads": torch.get_num_threads(),
+        "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _commit() -> str:
+    """The commit of the source tree, marked where it has changes; 'unknown' outside a checkout."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return described.stdout.strip()
+
+
+def write_json(path: str | Path, result: dict[str, Any]) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(path, (json.dumps(result, indent=1) + "\n").encode())

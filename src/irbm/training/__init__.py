@@ -1,0 +1,7 @@
+"""The only room that changes parameters."""
+
+from irbm.training.callbacks import Callback, EarlyStopping
+from irbm.training.settings import Settings
+from irbm.training.trainer import DivergenceError, Report, Trainer, TrainingState
+
+__all__ = ["Callback", "DivergenceError", "EarlyStopping", "Report", "Settings", "Trainer", "TrainingState"]

@@ -1,0 +1,36 @@
+"""How a machine gains units while it trains, and sheds those that came to nothing."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from irbm.models import Machine
+
+PRUNE_BELOW = 0.1  # of the mean norm, sec. 3.3
+
+
+def update_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
+    """l grows by one where some example and its negative partner both reach beyond l. Algorithm 1.
+
+    With unequal numbers of examples and chains the shorter list is gone through again from its start.
+    """
+    n = max(len(z_pos_B), len(z_neg_N))
+    pairs = torch.arange(n, device=size.device)
+    beyond = (z_pos_B[pairs % len(z_pos_B)] > size) & (z_neg_N[pairs % len(z_neg_N)] > size)
+    size.add_((beyond.any() & (size < limit)).long())
+
+
+def prune(machine: Machine) -> Machine:
+    """The machine without the units whose weights have less than a tenth of the mean norm; order kept."""
+    units = machine.order[: int(machine.size)]
+    norms = machine.weights[units].norm(dim=1)
+    kept = units[norms >= PRUNE_BELOW * norms.mean()]
+    changed: dict[str, Any] = {
+        name: getattr(machine, name)[kept]
+        for name in ("weights", "hidden_bias", "label_weights")
+        if getattr(machine, name) is not None
+    }
+    size = torch.tensor(len(kept), device=kept.device)
+    return replace(machine, order=torch.arange(len(kept), device=kept.device), size=size, **changed)

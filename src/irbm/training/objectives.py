@@ -1,0 +1,65 @@
+"""Gradients of the three objectives, to be descended, and the depths that decide growth. Sec. 3.2."""
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from irbm.models import Gradients, Machine, Noise, Posterior
+from irbm.ops import reference as ops
+from irbm.training.chains import Chains, advance_
+from irbm.training.settings import Settings
+
+
+class Phases(NamedTuple):
+    """What one step learns from a batch."""
+
+    gradients: Gradients
+    z_pos_B: Tensor
+    z_neg_N: Tensor
+    posterior: Posterior  # of the batch
+
+
+def gradients(
+    machine: Machine, v_BD: Tensor, y_B: Tensor | None, chains: Chains, settings: Settings, noise: Noise
+) -> Phases:
+    """The gradient of the settings' objective on one batch."""
+    if settings.objective == "generative" or y_B is None:
+        return generative(machine, v_BD, y_B, chains, settings, noise)
+    discriminated = discriminative(machine, v_BD, y_B, noise)
+    if settings.objective == "discriminative":
+        return discriminated
+    generated = generative(machine, v_BD, y_B, chains, settings, noise)
+    return generated._replace(gradients=_combined(discriminated.gradients, generated.gradients, factor=settings.alpha))
+
+
+def generative(
+    machine: Machine, v_BD: Tensor, y_B: Tensor | None, chains: Chains, settings: Settings, noise: Noise
+) -> Phases:
+    """-ln p(v) or -ln p(v, y): data against samples of the model. Eqs. 7 and 22."""
+    positive = machine.posterior(v_BD, y_B)
+    z_pos_B = ops.sample_z(positive.survival, noise(len(v_BD)))
+    v_ND, y_N = advance_(chains, machine, v_BD, y_B, noise, settings.gibbs_steps)
+    negative = machine.posterior(v_ND, y_N)
+    z_neg_N = ops.sample_z(negative.survival, noise(len(v_ND)))
+    sampled = settings.gradient == "sampled"
+    data = machine.free_energy_gradients(v_BD, y_B, z_pos_B if sampled else None, posterior=positive)
+    model = machine.free_energy_gradients(v_ND, y_N, z_neg_N if sampled else None, posterior=negative)
+    return Phases(_combined(data, model, factor=-1.0), z_pos_B, z_neg_N, positive)
+
+
+def discriminative(machine: Machine, v_BD: Tensor, y_B: Tensor, noise: Noise) -> Phases:
+    """-ln p(y | v) = F(v, y) - F(v), exactly. Eq. 30. Growth compares p(z | v, y) with p(z | v)."""
+    given = machine.posterior(v_BD, y_B)
+    summed = machine.posterior(v_BD)
+    z_pos_B = ops.sample_z(given.survival, noise(len(v_BD)))
+    z_neg_B = ops.sample_z(ops.survival(torch.logsumexp(summed.table, dim=1)), noise(len(v_BD)))
+    labelled = machine.free_energy_gradients(v_BD, y_B, posterior=given)
+    unlabelled = machine.free_energy_gradients(v_BD, posterior=summed)
+    return Phases(_combined(labelled, unlabelled, factor=-1.0), z_pos_B, z_neg_B, given)
+
+
+def _combined(first: Gradients, second: Gradients, factor: float) -> Gradients:
+    """first + factor * second, parameter by parameter."""
+    combined: Any = (None if a is None or b is None else a + factor * b for a, b in zip(first, second, strict=True))
+    return Gradients(*combined)

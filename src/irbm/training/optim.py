@@ -1,0 +1,130 @@
+"""Update rules: the rate, the momentum, and what keeps weights small. All state is per unit and padded.
+
+Parameters are visited by name; rows of ``ROWS`` belong to hidden units and follow the units' own ages.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from irbm.models import Gradients, Machine
+from irbm.training.settings import Settings
+
+ROWS = ("weights", "hidden_bias", "label_weights")
+WEIGHTS = ("weights", "label_weights")
+WARM_UP = 10  # updates of a new unit at the plain rate, before AdaGrad's sum of squares means anything
+DECAY_STEPS = 1000  # the decaying rate has halved after so many steps
+MOMENTUM_STEPS = 1000  # updates over which a unit's momentum rises
+FIRST_MOMENTUM, LAST_MOMENTUM = 0.5, 0.9
+EPSILON = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class OptimizerState:
+    """Sums of squared gradients, velocities, ages of units, and the step count: all on the device."""
+
+    squares: dict[str, Tensor]
+    velocity: dict[str, Tensor]
+    age_K: Tensor  # updates each unit has had, int64
+    step: Tensor  # updates altogether, 0-dimensional int64
+
+    def tensors(self) -> dict[str, Tensor]:
+        named = {f"squares.{n}": t for n, t in self.squares.items()}
+        named |= {f"velocity.{n}": t for n, t in self.velocity.items()}
+        return named | {"age": self.age_K, "step": self.step}
+
+    def with_capacity(self, capacity: int) -> "OptimizerState":
+        """The same state padded, or cut back to a capacity that holds every unit ever trained."""
+        return replace(
+            self,
+            squares={n: _resized(t, capacity) if n in ROWS else t for n, t in self.squares.items()},
+            velocity={n: _resized(t, capacity) if n in ROWS else t for n, t in self.velocity.items()},
+            age_K=_resized(self.age_K, capacity),
+        )
+
+
+def initial_state(machine: Machine, settings: Settings) -> OptimizerState:
+    """Nothing learned yet."""
+    empty = OptimizerState({}, {}, age_K=torch.zeros_like(machine.order), step=torch.zeros_like(machine.size))
+    return suited(empty, machine, settings)
+
+
+def suited(state: OptimizerState, machine: Machine, settings: Settings) -> OptimizerState:
+    """The state with the sums that these settings need: kept where they are there, else zero."""
+
+    def zeros() -> dict[str, Tensor]:
+        return {n: torch.zeros_like(t) for n, t in machine.tensors().items() if t.is_floating_point()}
+
+    return replace(
+        state,
+        squares=(state.squares or zeros()) if settings.optimizer == "adagrad" else {},
+        velocity=(state.velocity or zeros()) if settings.momentum else {},
+    )
+
+
+def rate(settings: Settings, step: Tensor) -> Tensor:
+    """The global rate at a step: constant, or proportional to 1 / t."""
+    full = torch.full_like(step, settings.learning_rate, dtype=torch.float64)
+    return full / (1 + step / DECAY_STEPS) if settings.optimizer == "decay" else full
+
+
+def update_(machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings) -> None:
+    """One descent step along the gradients, in place; then the proximal and the norm constraints."""
+    lr = rate(settings, state.step).to(machine.weights.dtype)
+    for name, gradient in gradients._asdict().items():
+        if gradient is None:
+            continue
+        parameter = getattr(machine, name)
+        if settings.l2 and name in WEIGHTS:
+            gradient = gradient + settings.l2 * parameter
+        parameter.sub_(_descent(name, gradient, lr, state))
+    state.age_K.add_(machine.trained.long())
+    state.step.add_(1)
+    _constrain_(machine, lr, settings)
+
+
+def _descent(name: str, gradient: Tensor, lr: Tensor, state: OptimizerState) -> Tensor:
+    """What one update subtracts from a parameter."""
+    move = lr * gradient
+    if state.squares:
+        squares = state.squares[name].addcmul_(gradient, gradient)
+        adapted = move / (squares.sqrt() + EPSILON)
+        move = torch.where(_by_row(state.age_K < WARM_UP, move), move, adapted) if name in ROWS else adapted
+    if state.velocity:
+        age = _by_row(state.age_K, move) if name in ROWS else state.step
+        move = state.velocity[name].mul_(momentum(age).to(move.dtype)).add_(move)
+    return move
+
+
+def momentum(age: Tensor) -> Tensor:
+    """From 0.5 for a new unit to 0.9 for one of a thousand updates, in a straight line. Sec. 4.3."""
+    grown = (age / MOMENTUM_STEPS).clamp(max=1.0)
+    return FIRST_MOMENTUM + (LAST_MOMENTUM - FIRST_MOMENTUM) * grown
+
+
+def _constrain_(machine: Machine, lr: Tensor, settings: Settings) -> None:
+    """L1 by soft threshold at the global rate, so that weights reach exactly zero; then the norm of each row."""
+    bounds = {"weights": settings.max_norm, "label_weights": settings.label_max_norm}
+    for name in WEIGHTS:
+        parameter = getattr(machine, name)
+        if parameter is None:
+            continue
+        if settings.l1:
+            parameter.copy_(torch.sign(parameter) * (parameter.abs() - lr * settings.l1).clamp(min=0))
+        bound = bounds[name]
+        if bound is not None:
+            norms = parameter.norm(dim=1, keepdim=True)
+            parameter.mul_(bound / norms.clamp(min=bound))
+
+
+def _by_row(values_K: Tensor, like: Tensor) -> Tensor:
+    """(K,) shaped to broadcast against the rows of a parameter."""
+    return values_K.view(-1, *[1] * (like.dim() - 1))
+
+
+def _resized(old: Tensor, capacity: int) -> Tensor:
+    new = old.new_zeros((capacity, *old.shape[1:]))
+    rows = min(capacity, len(old))
+    new[:rows] = old[:rows]
+    return new

@@ -1,0 +1,52 @@
+"""A progress bar for training."""
+
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from irbm.training.callbacks import Callback
+from irbm.training.trainer import Report, Trainer
+
+
+class ProgressBar(Callback):
+    """Epoch, size, regrouped units, rate, reconstruction error and speed, on standard error."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._progress = Progress(
+            TextColumn("epoch"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(),
+            console=console or Console(stderr=True),
+        )
+        self._task: Any = None
+        self._figures = ""
+        self._last = (0, time.perf_counter())
+
+    def __enter__(self) -> "ProgressBar":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def after_segment(self, trainer: Trainer) -> None:
+        done = trainer.state.epoch + trainer.state.batch / trainer.n_batches
+        if self._task is None:
+            self._task = self._progress.add_task("", total=trainer.n_iter, completed=int(done), figures="")
+        step, then = self._last
+        now = time.perf_counter()
+        speed = (trainer.state.step - step) / (now - then)
+        self._last = (trainer.state.step, now)
+        figures = f"l {int(trainer.machine.size)}  {self._figures}{speed:.0f} steps/s"
+        self._progress.update(self._task, completed=int(done), figures=figures)
+
+    def after_epoch(self, trainer: Trainer, report: Report) -> None:
+        self._figures = (
+            f"M {report.regrouped}  rate {report.learning_rate:.3g}  error {report.reconstruction_error:.4f}  "
+        )
+        if self._task is not None:
+            self._progress.update(self._task, completed=report.epoch)

@@ -1,0 +1,52 @@
+"""Random permutation: which positions are shuffled before a step, and the shuffle itself. Sec. 3.1 and 4.1.
+
+Only the index moves. Weights, optimiser state and momenta stay where they are.
+"""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+FIRST_EPOCHS = 10  # the schedule mixes greedily until then
+FIRST_FRACTION = 0.75
+LARGEST_FRACTION = 0.9
+MARGIN = 10  # units between the mean depth and what is regrouped, eq. 32
+
+
+class Limits(NamedTuple):
+    """M_t = min(floor(fraction * l_t), most): fixed for an epoch, while l_t grows on the device."""
+
+    fraction: float
+    most: float
+
+    def length(self, size: Tensor) -> Tensor:
+        """M_t, on the device of the size."""
+        return (size * self.fraction).floor().clamp(max=self.most).long()
+
+
+def limits(regroup: str | float | None, epoch: int, mean_z: list[float]) -> Limits:
+    """How much to regroup in an epoch, numbered from 0, after epochs whose mean likeliest z is known."""
+    if regroup is None:
+        return Limits(0.0, 0.0)
+    if not isinstance(regroup, str):
+        return Limits(float(regroup), math.inf)
+    if epoch == 0:
+        return Limits(0.0, 0.0)
+    if epoch < FIRST_EPOCHS:
+        return Limits(FIRST_FRACTION, math.inf)
+    return Limits(LARGEST_FRACTION, max(recent_mean(mean_z) - MARGIN, 0.0))
+
+
+def recent_mean(mean_z: list[float]) -> float:
+    """The mean over the last 20 % of epochs. Eq. 32 of sec. 4.1."""
+    recent = mean_z[-max(1, round(0.2 * len(mean_z))) :]
+    return sum(recent) / len(recent)
+
+
+def shuffle_(order_K: Tensor, length: Tensor, u_K: Tensor) -> None:
+    """Permute the first ``length`` positions uniformly, in place; the others stay."""
+    position_K = torch.arange(len(order_K), device=order_K.device)
+    key_K = torch.where(position_K < length, u_K.double(), position_K + 1.0)
+    order_K.copy_(order_K[torch.argsort(key_K, stable=True)])

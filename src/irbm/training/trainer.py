@@ -1,0 +1,228 @@
+"""The step, the epoch, nothing clever.
+
+Shapes change only where the capacity does: at the start of a segment of steps, where the host reads the size. In
+between, size, order, M_t and growth live on the device.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from irbm.models import Infinite, Machine, Noise
+from irbm.ops.noise import uniform_noise
+from irbm.training import chains as chain_starts
+from irbm.training import growth, objectives, optim, regroup
+from irbm.training.callbacks import Callback
+from irbm.training.chains import Chains
+from irbm.training.optim import OptimizerState
+from irbm.training.settings import Settings
+
+SEGMENT = 32  # steps between two looks of the host at the size; the capacity has room for as many new units
+CAPACITY_UNIT = 32
+
+# The first number of a random stream's key after the seed: what the stream is for.
+FOR_STEPS, FOR_SHUFFLES, FOR_CHAINS = 0, 1, 2
+
+
+class DivergenceError(RuntimeError):
+    """Parameters are no longer finite."""
+
+
+def _noise(machine: Machine, *key: int) -> Noise:
+    return uniform_noise(*key, device=machine.weights.device, dtype=machine.weights.dtype)
+
+
+@dataclass(frozen=True)
+class Report:
+    """One epoch, in figures."""
+
+    epoch: int  # passes over the data, this one included
+    step: int
+    n_components: int  # l
+    regrouped: int  # M_t at the end
+    mean_z: float  # mean over the examples of argmax p(z | v), eq. 33 of sec. 4.1
+    effective_size: float  # N_h, eq. 33 of sec. 3.3
+    learning_rate: float
+    reconstruction_error: float  # mean |v - p(v | p(h | v))| of the last batch
+    seconds: float
+
+
+@dataclass(eq=False)
+class TrainingState:
+    """Everything that changes while training. What a checkpoint holds."""
+
+    machine: Machine
+    optimizer: OptimizerState
+    chains: Chains
+    sums: Tensor  # of likeliest z over examples, of its maximum over batches: this epoch's, float64
+    seed: int
+    step: int = 0
+    epoch: int = 0  # passes finished
+    batch: int = 0  # batches of the current pass done
+    history: list[Report] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, machine: Machine, settings: Settings, seed: int) -> "TrainingState":
+        """A run that has not taken a step; the machine's tensors become the run's own."""
+        return cls(
+            machine=machine,
+            optimizer=optim.initial_state(machine, settings),
+            chains=chain_starts.start(machine, settings, _noise(machine, seed, FOR_CHAINS, 0)),
+            sums=torch.zeros(2, dtype=torch.float64, device=machine.weights.device),
+            seed=seed,
+        )
+
+    def suit_(self, settings: Settings) -> None:
+        """Keep what other settings can use of the state, and start what they lack."""
+        self.optimizer = optim.suited(self.optimizer, self.machine, settings)
+        if len(self.chains) != chain_starts.wanted(settings):
+            noise = _noise(self.machine, self.seed, FOR_CHAINS, self.step)
+            self.chains = chain_starts.start(self.machine, settings, noise)
+
+
+class Trainer:
+    """Trains a machine on binary examples; iterate over it for one `Report` an epoch.
+
+    ``X`` (n, D) and ``y`` (n,) are tensors on any device; X may be uint8 or bool. ``state`` may come from an earlier
+    run; ``n_iter`` counts the epochs of both.
+    """
+
+    def __init__(
+        self,
+        state: TrainingState,
+        X: Tensor,
+        y: Tensor | None = None,
+        *,
+        settings: Settings,
+        callbacks: Sequence[Callback] = (),
+        n_iter: int | None = None,
+    ) -> None:
+        device = state.machine.weights.device
+        self.state = state
+        self.settings = settings
+        self.n_iter = settings.n_iter if n_iter is None else n_iter
+        self.callbacks = tuple(callbacks)
+        self.X = X.to(device)
+        self.y = None if y is None else y.to(device)
+        self.n_batches = -(-len(X) // settings.batch_size)
+        self._stopped = False
+
+    @property
+    def machine(self) -> Machine:
+        return self.state.machine
+
+    def stop(self) -> None:
+        """End after the step in progress; the state can be continued from there."""
+        self._stopped = True
+
+    def __iter__(self) -> Iterator[Report]:
+        while self.state.epoch < self.n_iter and not self._stopped:
+            report = self.run_epoch()
+            if report is not None:
+                yield report
+
+    def run(self) -> TrainingState:
+        """All epochs that are left."""
+        for _ in self:
+            pass
+        return self.state
+
+    # -- one epoch ------------------------------------------------------------------------------------------
+
+    def run_epoch(self) -> Report | None:
+        """The rest of the current pass over the data; None where it was stopped before its end."""
+        began = time.perf_counter()
+        shuffled = self._shuffled_rows()
+        limits = regroup.limits(self.settings.regroup, self.state.epoch, [r.mean_z for r in self.state.history])
+        rows = shuffled[:0]
+        while self.state.batch < self.n_batches:
+            if self._stopped:
+                return None
+            if self.state.step % SEGMENT == 0:
+                self._begin_segment()
+            first = self.state.batch * self.settings.batch_size
+            rows = shuffled[first : first + self.settings.batch_size]
+            self.step(rows, limits)
+        return self._end_epoch(rows, limits, began)
+
+    def _shuffled_rows(self) -> Tensor:
+        """The order of the examples in this pass, on the device; a function of seed and epoch alone."""
+        key = np.random.SeedSequence([self.state.seed, FOR_SHUFFLES, self.state.epoch])
+        rows = np.random.default_rng(key).permutation(len(self.X))
+        return torch.from_numpy(rows).to(self.X.device)
+
+    def _begin_segment(self) -> None:
+        """Let the host read the size, and make room for what may grow until it reads again."""
+        size = int(self.machine.size)
+        self._check_finite()
+        if isinstance(self.machine.depth, Infinite):
+            room = -(-(size + SEGMENT) // CAPACITY_UNIT) * CAPACITY_UNIT
+            if room != self.machine.capacity:
+                self.state.machine = self.machine.with_capacity(room)
+                self.state.optimizer = self.state.optimizer.with_capacity(room)
+        for callback in self.callbacks:
+            callback.after_segment(self)
+
+    def _check_finite(self) -> None:
+        total = sum(t.sum() for t in self.machine.tensors().values() if t.is_floating_point())
+        if not bool(torch.isfinite(torch.as_tensor(total))):
+            raise DivergenceError(
+                f"parameters are not finite after step {self.state.step}: lower learning_rate "
+                f"(now {self.settings.learning_rate}), or set max_norm"
+            )
+
+    def _end_epoch(self, rows: Tensor, limits: regroup.Limits, began: float) -> Report:
+        self._check_finite()
+        state, machine = self.state, self.machine
+        sum_z, sum_largest = state.sums.tolist()
+        report = Report(
+            epoch=state.epoch + 1,
+            step=state.step,
+            n_components=int(machine.size),
+            regrouped=int(limits.length(machine.size)),
+            mean_z=sum_z / len(self.X),
+            effective_size=sum_largest / self.n_batches,
+            learning_rate=float(optim.rate(self.settings, state.optimizer.step)),
+            reconstruction_error=float(self._reconstruction_error(rows)),
+            seconds=time.perf_counter() - began,
+        )
+        state.history.append(report)
+        state.sums.zero_()
+        state.epoch, state.batch = state.epoch + 1, 0
+        for callback in self.callbacks:
+            callback.after_epoch(self, report)
+        return report
+
+    def _reconstruction_error(self, rows: Tensor) -> Tensor:
+        v_BD, y_B = self._examples(rows)
+        field_BD = self.machine.visible_field(self.machine.hidden_mean(v_BD, y_B))
+        return (v_BD - self.machine.visible.mean(field_BD)).abs().mean()
+
+    # -- one step -------------------------------------------------------------------------------------------
+
+    def step(self, rows: Tensor, limits: regroup.Limits) -> None:
+        """Regroup, both phases, update, grow. No host synchronisation."""
+        state, machine = self.state, self.machine
+        noise = _noise(machine, state.seed, FOR_STEPS, state.step)
+        v_BD, y_B = self._examples(rows)
+        regroup.shuffle_(machine.order, limits.length(machine.size), noise(machine.capacity))
+        phases = objectives.gradients(machine, v_BD, y_B, state.chains, self.settings, noise)
+        self._record_depths(phases)
+        optim.update_(machine, state.optimizer, phases.gradients, self.settings)
+        growth.update_(machine.size, phases.z_pos_B, phases.z_neg_N, self._largest_size())
+        state.step += 1
+        state.batch += 1
+
+    def _examples(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
+        return self.X[rows].to(self.machine.weights.dtype), None if self.y is None else self.y[rows]
+
+    def _largest_size(self) -> int:
+        return min(self.machine.capacity, self.settings.max_components or self.machine.capacity)
+
+    def _record_depths(self, phases: objectives.Phases) -> None:
+        z_B = self.machine.likeliest_z(phases.posterior)
+        self.state.sums.add_(torch.stack([z_B.sum(), z_B.max()]))
