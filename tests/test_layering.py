@@ -17,8 +17,20 @@ MAY_IMPORT = {
     "evaluation": {"ops", "models"},
     "estimators": {"ops", "models", "files", "training", "evaluation"},
     "experiments": {"models", "training", "evaluation", "estimators", "data", "plots", "files"},
-    "report": {"models", "evaluation", "estimators", "data", "plots", "files"},
-    "cli": {"models", "training", "evaluation", "estimators", "experiments", "data", "plots", "report", "files"},
+    "runs": {"training", "estimators", "data", "files"},
+    "report": {"runs", "models", "evaluation", "estimators", "data", "plots", "files"},
+    "cli": {
+        "runs",
+        "models",
+        "training",
+        "evaluation",
+        "estimators",
+        "experiments",
+        "data",
+        "plots",
+        "report",
+        "files",
+    },
 }
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -23,18 +24,23 @@ class _Classifier(ClassifierMixin, Trainable):
     alpha: float = Settings.alpha
     label_max_norm: float | None = Settings.label_max_norm
 
-    def fit(self, X: ArrayLike, y: ArrayLike, *, callbacks: Sequence[Callback] = ()) -> Self:
-        """Train on X, (n, D), and labels y, (n,), from the start."""
-        self._settings()
-        self._first_size()
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        callbacks: Sequence[Callback] = (),
+        resume_from: str | Path | None = None,
+    ) -> Self:
+        """Train on X, (n, D), and labels y, (n,), from the start or from a checkpoint; see `InfiniteRBM.fit`."""
+        self._check_settings()
         X, y = self._checked_pair(X, y, reset=True)
         self.classes_, codes = np.unique(y, return_inverse=True)
-        return self._fit(X, codes, len(self.classes_), callbacks)
+        return self._fit(X, codes, len(self.classes_), callbacks, resume_from)
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """One pass over X, y in minibatches. The first call needs ``classes``, all labels that will ever come."""
-        self._settings()
-        self._first_size()
+        self._check_settings()
         first = not self.__sklearn_is_fitted__()
         X, y = self._checked_pair(X, y, reset=first)
         if first:

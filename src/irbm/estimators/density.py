@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,16 +16,24 @@ from irbm.training import Callback
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Density(Trainable):
-    def fit(self, X: ArrayLike, y: Any = None, *, callbacks: Sequence[Callback] = ()) -> Self:
-        """Train on X, (n, D), from the start. ``callbacks`` are called between steps and epochs."""
-        self._settings()
-        self._first_size()
-        return self._fit(self._checked(X, reset=True), None, 0, callbacks)
+    def fit(
+        self,
+        X: ArrayLike,
+        y: Any = None,
+        *,
+        callbacks: Sequence[Callback] = (),
+        resume_from: str | Path | None = None,
+    ) -> Self:
+        """Train on X, (n, D), from the start, or from a checkpoint that a `Checkpointer` wrote on the same X.
+
+        ``callbacks`` are called between steps and epochs.
+        """
+        self._check_settings()
+        return self._fit(self._checked(X, reset=True), None, 0, callbacks, resume_from)
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
         """One pass over X in minibatches, from wherever the machine stands; it goes on growing."""
-        self._settings()
-        self._first_size()
+        self._check_settings()
         return self._continue(self._checked(X, reset=not self.__sklearn_is_fitted__()), None, 0)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:

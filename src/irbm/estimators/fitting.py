@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import sparse
 from sklearn.utils import check_random_state
 
 from irbm.estimators.base import Boltzmann, check_count, choose_device
-from irbm.training import Callback, Settings, Trainer, TrainingState
+from irbm.training import Callback, Settings, Trainer, TrainingState, checkpoint
 from irbm.training.growth import prune
 from irbm.training.initial import initial_machine
 from irbm.training.progress import ProgressBar
@@ -40,6 +41,13 @@ class Trainable(Boltzmann):
         own = {f.name: getattr(self, f.name) for f in fields(Settings) if hasattr(self, f.name)}
         return Settings(**({"regroup": None} | own))
 
+    def _check_settings(self) -> None:
+        """Every setting, before any work starts."""
+        self._settings()
+        self._first_size()
+        self._depth()
+        choose_device(self.device)
+
     def _first_size(self) -> int:
         """How many units training starts with."""
         size = getattr(self, "n_components", 1)
@@ -49,25 +57,46 @@ class Trainable(Boltzmann):
     @property
     def history_(self) -> list[dict[str, Any]]:
         """One row for each pass over the data."""
-        return [asdict(report) for report in self._training().history]
+        return [asdict(report) for report in self.training_state_.history]
 
     @property
     def effective_size_(self) -> float:
         """N_h: the mean over batches of the largest likeliest z, in the last pass. Eq. 33 of sec. 3.3."""
-        return self._training().history[-1].effective_size
+        return self.training_state_.history[-1].effective_size
 
-    def _training(self) -> TrainingState:
+    @property
+    def training_state_(self) -> TrainingState:
+        """Where training stands: counters, optimiser, chains, history."""
         if not hasattr(self, "_state"):
             raise AttributeError(f"this {type(self).__name__} has not been trained: call fit or partial_fit")
         return self._state
 
     # -- learning -------------------------------------------------------------------------------------------
 
-    def _fit(self, X: Any, y: NDArray[np.int64] | None, n_classes: int, callbacks: Sequence[Callback]) -> Self:
-        """Train from the start on checked examples."""
+    def _fit(
+        self,
+        X: Any,
+        y: NDArray[np.int64] | None,
+        n_classes: int,
+        callbacks: Sequence[Callback],
+        resume_from: str | Path | None,
+    ) -> Self:
+        """Train from the start, or from a checkpoint, on checked examples."""
         settings = self._settings()
-        self._state = self._fresh_state(X.shape[1], n_classes, settings)
+        if resume_from is None:
+            self._state = self._fresh_state(X.shape[1], n_classes, settings)
+        else:
+            self._state = self._saved_state(resume_from, X.shape[1], n_classes, settings)
         return self._train(X, y, settings, settings.n_iter, callbacks)
+
+    def _saved_state(self, path: str | Path, n_visible: int, n_classes: int, settings: Settings) -> TrainingState:
+        state, saved = checkpoint.load(path, choose_device(self.device))
+        checkpoint.check_same(saved, settings)
+        found = (state.machine.depth, state.machine.n_visible, state.machine.n_classes)
+        wanted = (self._depth(), n_visible, n_classes)
+        if found != wanted:
+            raise ValueError(f"{path} is of another run: (depth, visible units, classes) are {found}, not {wanted}")
+        return state
 
     def _continue(self, X: Any, y: NDArray[np.int64] | None, n_classes: int) -> Self:
         """One more pass, from wherever the machine stands."""

@@ -18,6 +18,9 @@ class Callback:
     def after_epoch(self, trainer: "Trainer", report: "Report") -> None:
         """Called at the end of each pass over the data."""
 
+    def after_stop(self, trainer: "Trainer") -> None:
+        """Called where the trainer was told to stop within a pass, after the step in progress."""
+
 
 class EarlyStopping(Callback):
     """Stops once a score has not risen for ``patience`` epochs; keeps the best machine and its epoch.

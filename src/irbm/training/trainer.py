@@ -141,6 +141,9 @@ class Trainer:
         rows = shuffled[:0]
         while self.state.batch < self.n_batches:
             if self._stopped:
+                self._check_finite()
+                for callback in self.callbacks:
+                    callback.after_stop(self)
                 return None
             if self.state.step % SEGMENT == 0:
                 self._begin_segment()

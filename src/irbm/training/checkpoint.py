@@ -1,0 +1,121 @@
+"""A run on disk, whole: parameters, order, optimiser, chains, counters, history. Written atomically.
+
+Random streams are keyed by (seed, purpose, step), so the seed and the counters are every stream's state.
+"""
+
+import time
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from irbm.files import read_tensors, write_tensors
+from irbm.models.build import describe, restore
+from irbm.training.callbacks import Callback
+from irbm.training.chains import Chains
+from irbm.training.optim import OptimizerState
+from irbm.training.settings import Settings
+from irbm.training.trainer import Report, Trainer, TrainingState
+
+COUNTERS = ("seed", "step", "epoch", "batch")
+
+
+def save(path: str | Path, state: TrainingState, settings: Settings) -> None:
+    parts: dict[str, Any] = {"machine": state.machine, "optimizer": state.optimizer, "chains": state.chains}
+    tensors = {f"{part}.{name}": t for part, value in parts.items() for name, t in value.tensors().items()}
+    about = {
+        "machine": describe(state.machine),
+        "settings": asdict(settings),
+        "counters": {name: getattr(state, name) for name in COUNTERS},
+        "history": [asdict(report) for report in state.history],
+    }
+    write_tensors(path, tensors | {"sums": state.sums}, "checkpoint", about)
+
+
+def load(path: str | Path, device: torch.device | str = "cpu") -> tuple[TrainingState, Settings]:
+    """The state that ``save`` wrote, and the settings it was trained with; ValueError for an unsound file."""
+    tensors, about = read_tensors(path, "checkpoint")
+    try:
+        settings = Settings(**about["settings"])
+        machine = restore(_part(tensors, "machine"), about["machine"], device)
+        state = TrainingState(
+            machine=machine,
+            optimizer=_optimizer(_part(tensors, "optimizer"), device),
+            chains=_chains(_part(tensors, "chains"), device),
+            sums=tensors["sums"].to(device),
+            history=[Report(**row) for row in about["history"]],
+            **_counters(about["counters"]),
+        )
+        _check_fit(state, settings)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} is not a sound checkpoint: {error!r}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not a sound checkpoint: {error}") from None
+    return state, settings
+
+
+def _part(tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
+    return {n.removeprefix(f"{part}."): t for n, t in tensors.items() if n.startswith(f"{part}.")}
+
+
+def _optimizer(tensors: dict[str, Tensor], device: torch.device | str) -> OptimizerState:
+    moved = {name: t.to(device) for name, t in tensors.items()}
+    sums = {kind: _part(moved, kind) for kind in ("squares", "velocity")}
+    return OptimizerState(**sums, age_K=moved["age"], step=moved["step"])
+
+
+def _chains(tensors: dict[str, Tensor], device: torch.device | str) -> Chains:
+    moved = {name: t.to(device) for name, t in tensors.items()}
+    return Chains(moved.get("v"), moved.get("y"))
+
+
+def _counters(values: dict[str, Any]) -> dict[str, int]:
+    counters = {name: values[name] for name in COUNTERS}
+    if not all(type(value) is int and value >= 0 for value in counters.values()):
+        raise ValueError(f"counters must be whole numbers >= 0, got {values!r:.200}")
+    return counters
+
+
+def _check_fit(state: TrainingState, settings: Settings) -> None:
+    """Every tensor beside the machine has the shape and type that a fresh state of these settings has."""
+    fresh = TrainingState.start(state.machine, settings, state.seed)
+    for part in ("optimizer", "chains"):
+        expected = {n: (t.shape, t.dtype) for n, t in getattr(fresh, part).tensors().items()}
+        found = {n: (t.shape, t.dtype) for n, t in getattr(state, part).tensors().items()}
+        if expected != found:
+            raise ValueError(f"its {part} does not fit its machine: expected {expected}, got {found}")
+    if state.sums.shape != fresh.sums.shape or state.sums.dtype != fresh.sums.dtype:
+        raise ValueError(f"sums must be two float64, got {state.sums.dtype} of shape {tuple(state.sums.shape)}")
+
+
+def check_same(saved: Settings, wanted: Settings) -> None:
+    """Only the number of epochs may change when a run is continued."""
+    for field in fields(Settings):
+        before, now = getattr(saved, field.name), getattr(wanted, field.name)
+        if field.name != "n_iter" and before != now:
+            raise ValueError(f"{field.name} was {before!r} in the run to resume and is {now!r} now: use the old value")
+
+
+class Checkpointer(Callback):
+    """Writes a checkpoint after every epoch, and within one whenever ``seconds`` have passed."""
+
+    def __init__(self, path: str | Path, seconds: float = 60.0) -> None:
+        self.path = Path(path)
+        self.seconds = seconds
+        self._written = time.monotonic()
+
+    def after_segment(self, trainer: Trainer) -> None:
+        if time.monotonic() - self._written >= self.seconds:
+            self.write(trainer)
+
+    def after_epoch(self, trainer: Trainer, report: Report) -> None:
+        self.write(trainer)
+
+    def after_stop(self, trainer: Trainer) -> None:
+        self.write(trainer)
+
+    def write(self, trainer: Trainer) -> None:
+        save(self.path, trainer.state, trainer.settings)
+        self._written = time.monotonic()
