@@ -1,7 +1,8 @@
 """Energies and conditionals of the machines. Knows no learning."""
 
 from irbm.models.depth import Depth, Fixed, Infinite, Ordered
-from irbm.models.machine import Gradients, Machine, Noise, Posterior
+from irbm.models.machine import Gradients, Machine, Posterior
 from irbm.models.visible import Bernoulli
+from irbm.ops.noise import Noise
 
 __all__ = ["Bernoulli", "Depth", "Fixed", "Gradients", "Infinite", "Machine", "Noise", "Ordered", "Posterior"]

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -14,7 +14,13 @@ Penalty = Literal["constant", "softplus"]
 
 
 class Depth(ABC):
-    """A rule for z. ``size`` is l, a tensor: positions from l on are padding."""
+    """A rule for z: its kind, and the log-weight of everything beyond the table relative to its last entry."""
+
+    kind: ClassVar[ops.Kind]
+
+    @property
+    def tail(self) -> float:
+        return -math.inf
 
     @abstractmethod
     def penalties(self, hidden_bias_K: Tensor) -> Tensor:
@@ -24,24 +30,22 @@ class Depth(ABC):
     def penalty_slopes(self, hidden_bias_K: Tensor) -> Tensor:
         """d beta_i / d c_i: (K,)."""
 
-    @abstractmethod
     def table(self, gain_BK: Tensor, size: Tensor) -> Tensor:
         """The z-table (B, K+1) over positions; an impossible z has -inf."""
+        return ops.depth_table(gain_BK, size, self.kind, self.tail)
 
 
 @dataclass(frozen=True)
 class Fixed(Depth):
     """z = l always, no penalty: the classic RBM."""
 
+    kind = "fixed"
+
     def penalties(self, hidden_bias_K: Tensor) -> Tensor:
         return torch.zeros_like(hidden_bias_K)
 
     def penalty_slopes(self, hidden_bias_K: Tensor) -> Tensor:
         return torch.zeros_like(hidden_bias_K)
-
-    def table(self, gain_BK: Tensor, size: Tensor) -> Tensor:
-        t_BZ = ops.z_table(gain_BK, tail=-math.inf)
-        return t_BZ.masked_fill(_z_values(t_BZ) != size, -math.inf)
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,7 @@ class _Penalised(Depth):
 class Ordered(_Penalised):
     """z in 1..l: the ordered RBM."""
 
-    def table(self, gain_BK: Tensor, size: Tensor) -> Tensor:
-        t_BZ = ops.z_table(gain_BK, tail=-math.inf)
-        return t_BZ.masked_fill(_z_values(t_BZ) > size, -math.inf)
+    kind = "ordered"
 
 
 @dataclass(frozen=True)
@@ -86,13 +88,12 @@ class Infinite(_Penalised):
     the table holds every z beyond the padding, and no probability changes with the capacity.
     """
 
+    kind = "infinite"
+
     def _check_beta(self) -> None:
         if not (math.isfinite(self.beta) and self.beta > 1):
             raise ValueError(f"beta must be > 1, or the sum over z does not converge; got {self.beta!r}")
 
-    def table(self, gain_BK: Tensor, size: Tensor) -> Tensor:
-        return ops.z_table(gain_BK, tail=ops.log_tail(self.beta))
-
-
-def _z_values(t_BZ: Tensor) -> Tensor:
-    return torch.arange(1, t_BZ.shape[-1] + 1, device=t_BZ.device)
+    @property
+    def tail(self) -> float:
+        return ops.log_tail(self.beta)

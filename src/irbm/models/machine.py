@@ -6,8 +6,6 @@ Shapes: B examples, K capacity (l trained units, then padding), D visible units,
 Hidden quantities run over units, except those with ``z`` or ``positions`` in their description.
 """
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -17,10 +15,10 @@ from torch import Tensor
 
 from irbm.models.depth import Depth
 from irbm.models.visible import Bernoulli
+from irbm.ops import dispatch
 from irbm.ops import reference as ops
-
-Noise = Callable[..., Tensor]
-"""``noise(*shape)`` returns uniforms in [0, 1) on the machine's device."""
+from irbm.ops.dispatch import Hidden
+from irbm.ops.noise import Noise
 
 
 class Gradients(NamedTuple):
@@ -73,9 +71,7 @@ class Machine:
     @property
     def rank(self) -> Tensor:
         """unit -> position, the inverse of the order."""
-        return torch.empty_like(self.order).scatter_(
-            0, self.order, torch.arange(self.capacity, device=self.order.device)
-        )
+        return ops.inverse(self.order)
 
     @property
     def trained(self) -> Tensor:
@@ -181,11 +177,6 @@ class Machine:
         """P(z >= position of i | v) for each unit i: (..., K), float64."""
         return posterior.survival[..., :-1][..., self.rank]
 
-    def likeliest_z(self, posterior: Posterior) -> Tensor:
-        """argmax of p(z | v, y) over z <= l: the pooled tail is not one z. Eq. 33 of sec. 4.1."""
-        t_BK = posterior.table[..., :-1]
-        return t_BK.masked_fill(~self.trained, -math.inf).argmax(-1) + 1
-
     def _label_weights_of(self, posterior: Posterior) -> Tensor:
         """p(y | v) from the posterior of every label: (B, C), in the parameters' dtype."""
         return torch.softmax(torch.logsumexp(posterior.table, dim=-1), dim=-1).to(posterior.activations.dtype)
@@ -204,9 +195,18 @@ class Machine:
 
     def sample_hidden(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise) -> tuple[Tensor, Tensor]:
         """z ~ p(z | v, y), then h ~ p(h | v, y, z): (B,) and (B, K). A z beyond the capacity reads K + 1."""
-        a_BK, _, survival_BZ = self.posterior(v_BD, y_B)
-        z_B = ops.sample_z(survival_BZ, noise(len(v_BD)))
-        return z_B, ops.sample_hidden(a_BK, self.rank, z_B, noise(*a_BK.shape))
+        return dispatch.hidden_sample(*self._hidden_arguments(v_BD, y_B), noise)
+
+    def hidden(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise) -> Hidden:
+        """Reach and activity of each unit, with a sampled and the likeliest z: what a phase of training needs."""
+        return dispatch.hidden_reach(*self._hidden_arguments(v_BD, y_B), noise)
+
+    def _hidden_arguments(
+        self, v_BD: Tensor, y_B: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, ops.Kind, float]:
+        beta_K = self.depth.penalties(self.hidden_bias)
+        a_BK = self.activations(v_BD, y_B)
+        return a_BK, self.order, beta_K, self.size, self.depth.kind, self.depth.tail
 
     def gibbs_step(
         self,
@@ -219,7 +219,7 @@ class Machine:
     ) -> tuple[Tensor, Tensor | None]:
         """One sweep z -> h -> (v, y), sec. 2.1; ``clamp_visible`` (D,) or (B, D) marks what keeps its value."""
         _, h_BK = self.sample_hidden(v_BD, y_B, noise)
-        new_BD = self.visible.sample(self.visible_field(h_BK), noise(*v_BD.shape))
+        new_BD = self.visible.sample(self.visible_field(h_BK), noise)
         if clamp_visible is not None:
             new_BD = torch.where(clamp_visible, v_BD, new_BD)
         if y_B is not None and not clamp_label:
@@ -265,8 +265,16 @@ class Machine:
             label_BC = self._label_weights_of(posterior)
             reach = reach * label_BC[..., None]
         elif y_B is not None:
-            label_BC = F.one_hot(y_B, self.n_classes).to(a.dtype)
+            label_BC = self._one_hot(y_B)
         return self._mean_gradients(v_BD, label_BC, reach, torch.sigmoid(a))
+
+    def phase_gradients(self, v_BD: Tensor, y_B: Tensor | None, reach_BK: Tensor, active_BK: Tensor) -> Gradients:
+        """The same from what a phase knows of the hidden side; ``reach_BK`` must be zero for padding."""
+        return self._mean_gradients(v_BD, None if y_B is None else self._one_hot(y_B), reach_BK, active_BK)
+
+    def _one_hot(self, y_B: Tensor) -> Tensor:
+        # Not torch's one_hot: that looks at the values, which would make the host wait for the device.
+        return (y_B[:, None] == torch.arange(self.n_classes, device=y_B.device)).to(self.weights.dtype)
 
     def _mean_gradients(self, v_BD: Tensor, label_BC: Tensor | None, reach: Tensor, active: Tensor) -> Gradients:
         """-E[reach active v], ... over the batch. ``reach`` is (B, K), or (B, C, K) weighted by the label."""

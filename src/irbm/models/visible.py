@@ -5,7 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from irbm.ops import dispatch
 from irbm.ops import reference as ops
+from irbm.ops.noise import Noise
 
 
 @dataclass(frozen=True)
@@ -23,5 +25,5 @@ class Bernoulli:
     def mean(self, field_BD: Tensor) -> Tensor:
         return torch.sigmoid(field_BD)
 
-    def sample(self, field_BD: Tensor, u_BD: Tensor) -> Tensor:
-        return ops.sample_bernoulli(field_BD, u_BD)
+    def sample(self, field_BD: Tensor, noise: Noise) -> Tensor:
+        return dispatch.bernoulli_sample(field_BD, noise)

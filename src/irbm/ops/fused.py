@@ -108,9 +108,7 @@ def _hidden_uniforms_kernel(u_B, u_BK, seed, stream, K, BY_POINTER: constexpr, B
 def _visible_uniforms_kernel(u_BD, seed, stream, D, BY_POINTER: constexpr, QUARTER: constexpr):
     row = tl.program_id(0).to(tl.int64)
     at_Q = tl.arange(0, QUARTER)
-    u0_Q, u1_Q, u2_Q, u3_Q = _visible_uniforms(
-        _seed(seed, BY_POINTER), stream, row, tl.program_id(1) * QUARTER + at_Q
-    )
+    u0_Q, u1_Q, u2_Q, u3_Q = _visible_uniforms(_seed(seed, BY_POINTER), stream, row, tl.program_id(1) * QUARTER + at_Q)
     column_Q = tl.program_id(1) * 4 * QUARTER + at_Q
     u_BD += row * D
     tl.store(u_BD + column_Q, u0_Q, mask=column_Q < D)
@@ -158,7 +156,8 @@ def _depth(a_K, beta_K, at_K, inside_K, size, tail, KIND: constexpr):
         weight_K = tl.exp((t_K - peak).to(tl.float32))
         total = tl.sum(weight_K, 0) + beyond
         # Summed from the deep end, so that small probabilities keep their digits.
-        reach_K = tl.minimum((tl.cumsum(weight_K, 0, reverse=True) + beyond) / total, 1.0)
+        reach_K = (tl.cumsum(weight_K, 0, reverse=True) + beyond) / total
+        reach_K = tl.where(reach_K > 1.0, 1.0, reach_K)
         beyond = beyond / total
     return reach_K, beyond, mode
 
@@ -271,8 +270,8 @@ def _hidden_reach(
     u_B: Tensor | None, seed: Seed | None, stream: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     B, K = _hidden_shape(a_BK, kind, order=order_K, beta=beta_K, u_B=u_B)
-    reach_BK, active_BK = torch.empty((2, B, K), dtype=torch.float32, device=a_BK.device)
-    z_B, mode_B = torch.empty((2, B), dtype=torch.int64, device=a_BK.device)
+    reach_BK, active_BK = (torch.empty(B, K, device=a_BK.device) for _ in range(2))
+    z_B, mode_B = (torch.empty(B, dtype=torch.int64, device=a_BK.device) for _ in range(2))
     with torch.cuda.device_of(a_BK):
         _hidden_reach_kernel[(B,)](
             a_BK, order_K, beta_K, size, tail, u_B, seed, stream, reach_BK, active_BK, z_B, mode_B, K,
@@ -337,7 +336,7 @@ def visible_sample_keyed(field_BD: Tensor, seed: Seed, stream: int) -> Tensor:
 
 
 def _visible_sample(field_BD: Tensor, u_BD: Tensor | None, seed: Seed | None, stream: int) -> Tensor:
-    _check_contiguous(field=field_BD, u_BD=u_BD)
+    _check_readable(field=field_BD, u_BD=u_BD)
     B, D = field_BD.shape
     v_BD = torch.empty_like(field_BD)
     with torch.cuda.device_of(field_BD):
@@ -374,11 +373,13 @@ def _update_kernel(
     move_D = rate * slope_D
     move_D = tl.where(tl.load(age_K + row) < warm_up, move_D, move_D / (tl.sqrt(sum_D) + epsilon))
     weight_D -= move_D
-    shrunk_D = tl.maximum(tl.abs(weight_D) - rate * l1, 0.0)
+    # Comparisons, not tl.maximum: that would turn a NaN into a sound weight.
+    shrunk_D = tl.abs(weight_D) - rate * l1
+    shrunk_D = tl.where(shrunk_D < 0.0, 0.0, shrunk_D)
     weight_D = tl.where(weight_D < 0.0, -shrunk_D, shrunk_D)
     if BOUNDED:
         norm = tl.sqrt(tl.sum(weight_D * weight_D, 0))
-        weight_D *= max_norm / tl.maximum(norm, max_norm)
+        weight_D *= tl.where(norm > max_norm, max_norm / norm, 1.0)
     tl.store(squares_KD + place_D, sum_D, mask=inside_D)
     tl.store(parameter_KD + place_D, weight_D, mask=inside_D)
 
@@ -401,12 +402,12 @@ def update_weights_(
     Changes the parameter and its sum of squares. Rows younger than ``warm_up`` move at the plain rate. ``lr`` is
     read on the device.
     """
-    _check_contiguous(parameter=parameter_KD, gradient=gradient_KD, squares=squares_KD, age=age_K)
+    _check_readable(parameter=parameter_KD, gradient=gradient_KD, squares=squares_KD, age=age_K)
     K, D = parameter_KD.shape
-    bound = 0.0 if max_norm is None else max_norm
+    bound = 0.0 if max_norm is None else float(max_norm)
     with torch.cuda.device_of(parameter_KD):
         _update_kernel[(K,)](
-            parameter_KD, gradient_KD, squares_KD, age_K, lr, l1, l2, bound, warm_up, epsilon, D,
+            parameter_KD, gradient_KD, squares_KD, age_K, lr, float(l1), float(l2), bound, warm_up, epsilon, D,
             BOUNDED=max_norm is not None, **_row_launch(D),
         )  # fmt: skip
 
@@ -427,13 +428,15 @@ def _visible_grid(B: int, D: int) -> tuple[int, int]:
 def _hidden_shape(a_BK: Tensor, kind: Kind, **others: Tensor | None) -> tuple[int, int]:
     if kind not in get_args(Kind):
         raise ValueError(f"kind must be one of {get_args(Kind)}, got {kind!r}")
-    _check_contiguous(a=a_BK, **others)
+    _check_readable(a=a_BK, **others)
     B, K = a_BK.shape
     return B, K
 
 
-def _check_contiguous(**tensors: Tensor | None) -> None:
-    """A kernel reads memory row after row: a strided view would be read wrongly, not refused."""
+def _check_readable(**tensors: Tensor | None) -> None:
+    """A kernel refuses nothing: it would misread the memory of a view, and round float64 on the way in."""
     for name, tensor in tensors.items():
         if tensor is not None and not tensor.is_contiguous():
             raise ValueError(f"{name} must be contiguous, got strides {tensor.stride()}; call .contiguous()")
+        if tensor is not None and tensor.dtype == torch.float64:
+            raise ValueError(f"{name} must be float32, got float64; the reference operations take it")

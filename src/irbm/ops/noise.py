@@ -1,4 +1,8 @@
-"""Where uniforms come from: keys, turned into streams that a run can replay from any step."""
+"""Where uniforms come from: keys, turned into streams that a run can replay from any step.
+
+A key is a few non-negative integers, such as (seed, purpose, step): whoever knows them can replay the stream, so no
+generator's state needs to be kept.
+"""
 
 from collections.abc import Callable
 
@@ -6,31 +10,75 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from irbm.ops import fused
 
-def uniform_noise(
-    *key: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32
-) -> Callable[..., Tensor]:
-    """``noise(*shape)``: fresh uniforms in [0, 1) at each call, the same ones for the same key and calls.
+Noise = Callable[..., Tensor]
+"""``noise(*shape)`` returns uniforms in [0, 1), fresh at each call."""
 
-    A key is a few non-negative integers, such as (seed, step): whoever knows them can replay the stream, so no
-    generator's state needs to be kept.
+
+class Stream:
+    """Uniforms from a generator that is seeded by a key."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+        self._device = device
+        self._dtype = dtype
+
+    def reseed(self, *key: int) -> None:
+        seed = np.random.SeedSequence(key)
+        if self._device.type == "cpu":
+            # NumPy draws uniforms about three times as fast as torch here.
+            self._numpy = np.random.Generator(np.random.SFC64(seed))
+        else:
+            self._torch = torch.Generator(self._device).manual_seed(_as_int64(seed))
+
+    def __call__(self, *shape: int) -> Tensor:
+        if self._device.type == "cpu":
+            kind = np.float64 if self._dtype == torch.float64 else np.float32
+            return torch.from_numpy(self._numpy.random(shape, dtype=kind))
+        return torch.rand(shape, generator=self._torch, device=self._device, dtype=self._dtype)
+
+
+class KeyedStream:
+    """Uniforms that fused kernels draw themselves: a key on the device, and a number for each call.
+
+    The key is a tensor, so that a captured graph can be replayed with another one; draws do not depend on shapes.
     """
-    sequence = np.random.SeedSequence(key)
-    if torch.device(device).type == "cpu":
-        return _numpy_noise(np.random.Generator(np.random.SFC64(sequence)), dtype)
-    generator = torch.Generator(device).manual_seed(int(sequence.generate_state(1, np.uint64)[0]) >> 1)
 
-    def noise(*shape: int) -> Tensor:
-        return torch.rand(shape, generator=generator, device=device, dtype=dtype)
+    def __init__(self, device: torch.device) -> None:
+        self.key = torch.zeros((), dtype=torch.int64, device=device)
+        self._calls = 0
 
+    def reseed(self, *key: int) -> None:
+        self.key.fill_(_as_int64(np.random.SeedSequence(key)))
+        self.rewind()
+
+    def rewind(self) -> None:
+        """Number the calls from 0 again."""
+        self._calls = 0
+
+    def next_call(self) -> int:
+        self._calls += 1
+        return self._calls
+
+    def __call__(self, *shape: int) -> Tensor:
+        rows, columns = (shape[0], shape[1]) if len(shape) == 2 else (1, shape[0])
+        return fused.visible_uniforms(rows, columns, self.key, self.next_call(), self.key.device).view(shape)
+
+
+def stream(device: torch.device | str, dtype: torch.dtype = torch.float32) -> Stream | KeyedStream:
+    """The kind of stream that suits the device, not seeded yet."""
+    device = torch.device(device)
+    if device.type == "cuda" and dtype == torch.float32 and fused.available(device):
+        return KeyedStream(device)
+    return Stream(device, dtype)
+
+
+def uniform_noise(*key: int, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> Noise:
+    """A stream seeded by a key: the same uniforms for the same key and calls."""
+    noise = stream(device, dtype)
+    noise.reseed(*key)
     return noise
 
 
-def _numpy_noise(generator: np.random.Generator, dtype: torch.dtype) -> Callable[..., Tensor]:
-    """On the CPU NumPy draws uniforms about three times as fast as torch."""
-    kind = np.float64 if dtype == torch.float64 else np.float32
-
-    def noise(*shape: int) -> Tensor:
-        return torch.from_numpy(generator.random(shape, dtype=kind))
-
-    return noise
+def _as_int64(seed: np.random.SeedSequence) -> int:
+    return int(seed.generate_state(1, np.uint64)[0] >> 1)

@@ -10,10 +10,13 @@ Randomness is an argument: uniforms in [0, 1), one for each decision.
 """
 
 import math
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+Kind = Literal["fixed", "ordered", "infinite"]
 
 
 def softplus(x: Tensor) -> Tensor:
@@ -36,6 +39,18 @@ def z_table(gain_BK: Tensor, tail: float) -> Tensor:
     # Sums of ten thousand terms of ten thousand each leave float32 no digit after the point.
     t_BK = torch.cumsum(gain_BK, dim=-1, dtype=torch.float64)
     return torch.cat([t_BK, t_BK[..., -1:] + tail], dim=-1)
+
+
+def depth_table(gain_BK: Tensor, size: Tensor, kind: Kind, tail: float) -> Tensor:
+    """The z-table of a kind of machine: -inf where z cannot be. ``size`` is l, a tensor; padding follows it.
+
+    An infinite machine needs no mask, as padding costs what the units of its tail cost.
+    """
+    t_BZ = z_table(gain_BK, tail)
+    if kind == "infinite":
+        return t_BZ
+    z_Z = torch.arange(1, t_BZ.shape[-1] + 1, device=t_BZ.device)
+    return t_BZ.masked_fill(z_Z != size if kind == "fixed" else z_Z > size, -math.inf)
 
 
 def survival(t_BZ: Tensor) -> Tensor:
@@ -69,3 +84,40 @@ def sample_categorical(logits_BC: Tensor, u_B: Tensor) -> Tensor:
     """A class in 0..C-1 with probabilities softmax(logits), by inversion. Eq. 14."""
     cdf_BC = torch.softmax(logits_BC.double(), dim=-1).cumsum(-1)
     return (u_B[..., None] >= cdf_BC[..., :-1]).sum(-1)
+
+
+def inverse(order_K: Tensor) -> Tensor:
+    """unit -> position, from position -> unit."""
+    position_K = torch.arange(len(order_K), device=order_K.device)
+    return torch.empty_like(order_K).scatter_(0, order_K, position_K)
+
+
+def hidden_sample(
+    a_BK: Tensor,
+    order_K: Tensor,
+    beta_K: Tensor,
+    size: Tensor,
+    kind: Kind,
+    tail: float,
+    u_B: Tensor,
+    u_BK: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The hidden half-step of a Gibbs sweep: z, then h by unit, from activations by unit."""
+    gain_BK = softplus(a_BK) - beta_K
+    z_B = sample_z(survival(depth_table(gain_BK[:, order_K], size, kind, tail)), u_B)
+    return z_B, sample_hidden(a_BK, inverse(order_K), z_B, u_BK)
+
+
+def hidden_reach(
+    a_BK: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float, u_B: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """P(z >= position of i | v) and s(a_i) by unit, a sampled z, and argmax of p(z | v) over z <= l.
+
+    Padding has no reach; the argmax leaves out the tail, which pools many z. Eqs. 16 and, of sec. 4.1, 33.
+    """
+    t_BZ = depth_table((softplus(a_BK) - beta_K)[:, order_K], size, kind, tail)
+    survival_BZ = survival(t_BZ)
+    trained_K = torch.arange(len(order_K), device=order_K.device) < size
+    reach_BK = survival_BZ[:, :-1][:, inverse(order_K)].to(a_BK.dtype) * trained_K
+    mode_B = t_BZ[:, :-1].masked_fill(~trained_K, -math.inf).argmax(-1) + 1
+    return reach_BK, torch.sigmoid(a_BK), sample_z(survival_BZ, u_B), mode_B

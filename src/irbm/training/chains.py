@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from irbm.models import Machine, Noise
+from irbm.models import Machine
+from irbm.ops.noise import Noise
 from irbm.training.settings import Settings
 
 

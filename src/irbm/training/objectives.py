@@ -5,8 +5,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.models import Gradients, Machine, Noise, Posterior
+from irbm.models import Gradients, Machine
 from irbm.ops import reference as ops
+from irbm.ops.dispatch import Hidden
+from irbm.ops.noise import Noise
 from irbm.training.chains import Chains, advance_
 from irbm.training.settings import Settings
 
@@ -17,7 +19,7 @@ class Phases(NamedTuple):
     gradients: Gradients
     z_pos_B: Tensor
     z_neg_N: Tensor
-    posterior: Posterior  # of the batch
+    mode_B: Tensor  # likeliest z of the batch
 
 
 def gradients(
@@ -37,26 +39,31 @@ def generative(
     machine: Machine, v_BD: Tensor, y_B: Tensor | None, chains: Chains, settings: Settings, noise: Noise
 ) -> Phases:
     """-ln p(v) or -ln p(v, y): data against samples of the model. Eqs. 7 and 22."""
-    positive = machine.posterior(v_BD, y_B)
-    z_pos_B = ops.sample_z(positive.survival, noise(len(v_BD)))
+    positive = machine.hidden(v_BD, y_B, noise)
     v_ND, y_N = advance_(chains, machine, v_BD, y_B, noise, settings.gibbs_steps)
-    negative = machine.posterior(v_ND, y_N)
-    z_neg_N = ops.sample_z(negative.survival, noise(len(v_ND)))
-    sampled = settings.gradient == "sampled"
-    data = machine.free_energy_gradients(v_BD, y_B, z_pos_B if sampled else None, posterior=positive)
-    model = machine.free_energy_gradients(v_ND, y_N, z_neg_N if sampled else None, posterior=negative)
-    return Phases(_combined(data, model, factor=-1.0), z_pos_B, z_neg_N, positive)
+    negative = machine.hidden(v_ND, y_N, noise)
+    data = _phase_gradients(machine, v_BD, y_B, positive, settings)
+    model = _phase_gradients(machine, v_ND, y_N, negative, settings)
+    return Phases(_combined(data, model, factor=-1.0), positive.z_B, negative.z_B, positive.mode_B)
+
+
+def _phase_gradients(
+    machine: Machine, v_BD: Tensor, y_B: Tensor | None, hidden: Hidden, settings: Settings
+) -> Gradients:
+    reach_BK = hidden.reach_BK
+    if settings.gradient == "sampled":
+        reach_BK = (ops.within(machine.rank, hidden.z_B) & machine.trained).to(reach_BK.dtype)
+    return machine.phase_gradients(v_BD, y_B, reach_BK, hidden.active_BK)
 
 
 def discriminative(machine: Machine, v_BD: Tensor, y_B: Tensor, noise: Noise) -> Phases:
     """-ln p(y | v) = F(v, y) - F(v), exactly. Eq. 30. Growth compares p(z | v, y) with p(z | v)."""
-    given = machine.posterior(v_BD, y_B)
+    given = machine.hidden(v_BD, y_B, noise)
     summed = machine.posterior(v_BD)
-    z_pos_B = ops.sample_z(given.survival, noise(len(v_BD)))
     z_neg_B = ops.sample_z(ops.survival(torch.logsumexp(summed.table, dim=1)), noise(len(v_BD)))
-    labelled = machine.free_energy_gradients(v_BD, y_B, posterior=given)
+    labelled = machine.phase_gradients(v_BD, y_B, given.reach_BK, given.active_BK)
     unlabelled = machine.free_energy_gradients(v_BD, posterior=summed)
-    return Phases(_combined(labelled, unlabelled, factor=-1.0), z_pos_B, z_neg_B, given)
+    return Phases(_combined(labelled, unlabelled, factor=-1.0), given.z_B, z_neg_B, given.mode_B)
 
 
 def _combined(first: Gradients, second: Gradients, factor: float) -> Gradients:

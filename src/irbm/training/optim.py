@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from irbm.models import Gradients, Machine
+from irbm.ops import fused
+from irbm.ops.dispatch import has_kernels
 from irbm.training.settings import Settings
 
 ROWS = ("weights", "hidden_bias", "label_weights")
 WEIGHTS = ("weights", "label_weights")
-WARM_UP = 10  # updates of a new unit at the plain rate, before AdaGrad's sum of squares means anything
+WARM_UP = 30  # updates of a new unit at the plain rate, before AdaGrad's sum of squares means anything
 DECAY_STEPS = 1000  # the decaying rate has halved after so many steps
 MOMENTUM_STEPS = 1000  # updates over which a unit's momentum rises
 FIRST_MOMENTUM, LAST_MOMENTUM = 0.5, 0.9
@@ -70,18 +72,45 @@ def rate(settings: Settings, step: Tensor) -> Tensor:
 
 
 def update_(machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings) -> None:
-    """One descent step along the gradients, in place; then the proximal and the norm constraints."""
+    """One descent step along the gradients, in place, within the constraints on weights."""
     lr = rate(settings, state.step).to(machine.weights.dtype)
     for name, gradient in gradients._asdict().items():
         if gradient is None:
             continue
-        parameter = getattr(machine, name)
-        if settings.l2 and name in WEIGHTS:
-            gradient = gradient + settings.l2 * parameter
-        parameter.sub_(_descent(name, gradient, lr, state))
+        if name in WEIGHTS:
+            _update_weights_(name, getattr(machine, name), gradient, lr, state, settings)
+        else:
+            getattr(machine, name).sub_(_descent(name, gradient, lr, state))
     state.age_K.add_(machine.trained.long())
     state.step.add_(1)
-    _constrain_(machine, lr, settings)
+
+
+def _update_weights_(
+    name: str, weights: Tensor, gradient: Tensor, lr: Tensor, state: OptimizerState, settings: Settings
+) -> None:
+    """Descent with L2; then L1 by soft threshold at the global rate, so that weights reach zero; then the row norms."""
+    bound = settings.max_norm if name == "weights" else settings.label_max_norm
+    if state.squares and not state.velocity and has_kernels(weights):
+        fused.update_weights_(
+            weights,
+            gradient.contiguous(),
+            state.squares[name],
+            state.age_K,
+            lr,
+            settings.l1,
+            settings.l2,
+            bound,
+            warm_up=WARM_UP,
+            epsilon=EPSILON,
+        )
+        return
+    if settings.l2:
+        gradient = gradient + settings.l2 * weights
+    weights.sub_(_descent(name, gradient, lr, state))
+    if settings.l1:
+        weights.copy_(torch.sign(weights) * (weights.abs() - lr * settings.l1).clamp(min=0))
+    if bound is not None:
+        weights.mul_(bound / weights.norm(dim=1, keepdim=True).clamp(min=bound))
 
 
 def _descent(name: str, gradient: Tensor, lr: Tensor, state: OptimizerState) -> Tensor:
@@ -101,21 +130,6 @@ def momentum(age: Tensor) -> Tensor:
     """From 0.5 for a new unit to 0.9 for one of a thousand updates, in a straight line. Sec. 4.3."""
     grown = (age / MOMENTUM_STEPS).clamp(max=1.0)
     return FIRST_MOMENTUM + (LAST_MOMENTUM - FIRST_MOMENTUM) * grown
-
-
-def _constrain_(machine: Machine, lr: Tensor, settings: Settings) -> None:
-    """L1 by soft threshold at the global rate, so that weights reach exactly zero; then the norm of each row."""
-    bounds = {"weights": settings.max_norm, "label_weights": settings.label_max_norm}
-    for name in WEIGHTS:
-        parameter = getattr(machine, name)
-        if parameter is None:
-            continue
-        if settings.l1:
-            parameter.copy_(torch.sign(parameter) * (parameter.abs() - lr * settings.l1).clamp(min=0))
-        bound = bounds[name]
-        if bound is not None:
-            norms = parameter.norm(dim=1, keepdim=True)
-            parameter.mul_(bound / norms.clamp(min=bound))
 
 
 def _by_row(values_K: Tensor, like: Tensor) -> Tensor:

@@ -23,7 +23,12 @@ class Limits(NamedTuple):
 
     def length(self, size: Tensor) -> Tensor:
         """M_t, on the device of the size."""
-        return (size * self.fraction).floor().clamp(max=self.most).long()
+        return regrouped(size, torch.tensor(self, dtype=torch.float64, device=size.device))
+
+
+def regrouped(size: Tensor, limits: Tensor) -> Tensor:
+    """M_t from l and the two limits, all on the device."""
+    return torch.minimum((size * limits[0]).floor(), limits[1]).long()
 
 
 def limits(regroup: str | float | None, epoch: int, mean_z: list[float]) -> Limits:

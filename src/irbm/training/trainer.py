@@ -12,12 +12,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from irbm.models import Infinite, Machine, Noise
-from irbm.ops.noise import uniform_noise
+from irbm.models import Infinite, Machine
+from irbm.ops.noise import KeyedStream, Noise, stream, uniform_noise
 from irbm.training import chains as chain_starts
 from irbm.training import growth, objectives, optim, regroup
 from irbm.training.callbacks import Callback
 from irbm.training.chains import Chains
+from irbm.training.graph import StepGraph
 from irbm.training.optim import OptimizerState
 from irbm.training.settings import Settings
 
@@ -110,6 +111,9 @@ class Trainer:
         self.y = None if y is None else y.to(device)
         self.n_batches = -(-len(X) // settings.batch_size)
         self._stopped = False
+        self._noise = stream(device, state.machine.weights.dtype)
+        self._limits = torch.zeros(2, dtype=torch.float64, device=device)
+        self._graph: StepGraph | None = None
 
     @property
     def machine(self) -> Machine:
@@ -138,6 +142,7 @@ class Trainer:
         began = time.perf_counter()
         shuffled = self._shuffled_rows()
         limits = regroup.limits(self.settings.regroup, self.state.epoch, [r.mean_z for r in self.state.history])
+        self._limits.copy_(torch.tensor(limits, dtype=torch.float64))
         rows = shuffled[:0]
         while self.state.batch < self.n_batches:
             if self._stopped:
@@ -149,7 +154,7 @@ class Trainer:
                 self._begin_segment()
             first = self.state.batch * self.settings.batch_size
             rows = shuffled[first : first + self.settings.batch_size]
-            self.step(rows, limits)
+            self.step(rows)
         return self._end_epoch(rows, limits, began)
 
     def _shuffled_rows(self) -> Tensor:
@@ -167,6 +172,7 @@ class Trainer:
             if room != self.machine.capacity:
                 self.state.machine = self.machine.with_capacity(room)
                 self.state.optimizer = self.state.optimizer.with_capacity(room)
+                self._graph = None
         for callback in self.callbacks:
             callback.after_segment(self)
 
@@ -207,25 +213,36 @@ class Trainer:
 
     # -- one step -------------------------------------------------------------------------------------------
 
-    def step(self, rows: Tensor, limits: regroup.Limits) -> None:
-        """Regroup, both phases, update, grow. No host synchronisation."""
-        state, machine = self.state, self.machine
-        noise = _noise(machine, state.seed, FOR_STEPS, state.step)
+    def step(self, rows: Tensor) -> None:
+        """One update from the examples of these rows. No host synchronisation."""
+        self._noise.reseed(self.state.seed, FOR_STEPS, self.state.step)
+        if isinstance(self._noise, KeyedStream) and len(rows) == self.settings.batch_size:
+            self._graphed_step(rows, self._noise)
+        else:
+            self._device_step(rows)
+        self.state.step += 1
+        self.state.batch += 1
+
+    def _graphed_step(self, rows: Tensor, noise: KeyedStream) -> None:
+        """The step of a capacity is run once as it is, recorded, and replayed from then on."""
+        if self._graph is not None:
+            self._graph.replay(rows)
+        else:
+            self._device_step(rows)
+            self._graph = StepGraph(self._device_step, rows, noise)
+
+    def _device_step(self, rows: Tensor) -> None:
+        """Regroup, both phases, update, grow: all on the device."""
+        state, machine, noise = self.state, self.machine, self._noise
         v_BD, y_B = self._examples(rows)
-        regroup.shuffle_(machine.order, limits.length(machine.size), noise(machine.capacity))
+        regroup.shuffle_(machine.order, regroup.regrouped(machine.size, self._limits), noise(machine.capacity))
         phases = objectives.gradients(machine, v_BD, y_B, state.chains, self.settings, noise)
-        self._record_depths(phases)
+        state.sums.add_(torch.stack([phases.mode_B.sum(), phases.mode_B.max()]))
         optim.update_(machine, state.optimizer, phases.gradients, self.settings)
         growth.update_(machine.size, phases.z_pos_B, phases.z_neg_N, self._largest_size())
-        state.step += 1
-        state.batch += 1
 
     def _examples(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
         return self.X[rows].to(self.machine.weights.dtype), None if self.y is None else self.y[rows]
 
     def _largest_size(self) -> int:
         return min(self.machine.capacity, self.settings.max_components or self.machine.capacity)
-
-    def _record_depths(self, phases: objectives.Phases) -> None:
-        z_B = self.machine.likeliest_z(phases.posterior)
-        self.state.sums.add_(torch.stack([z_B.sum(), z_B.max()]))

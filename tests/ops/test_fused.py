@@ -1,0 +1,369 @@
+"""The fused kernels against their slow twins, draw by draw.
+
+On a machine with CUDA the tests run there. Elsewhere the last one runs this file again in Triton's interpreter, in a
+process of its own: the interpreter is chosen when Triton is first imported, which other tests may have done already.
+"""
+
+import importlib.util
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from scipy import stats
+
+from irbm.models import Gradients, Infinite, Machine
+from irbm.ops import fused
+from irbm.ops import reference as ops
+from irbm.training import optim
+from irbm.training.settings import Settings
+
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+DEVICE = next((d for d in ("cpu", "cuda") if fused.available(d) and (d == "cpu" or torch.cuda.is_available())), None)
+BETA = 1.01
+TAIL = ops.log_tail(BETA)
+KINDS = ("fixed", "ordered", "infinite")
+SIZES = ((1, 1), (2, 1), (64, 40), (128, 128), (300, 211))
+ROWS = 8  # the interpreter takes some ten milliseconds for each
+EDGE = 1e-5  # a decision may differ where its uniform is this close to its threshold
+
+
+@pytest.fixture
+def device():
+    if not HAS_TRITON:
+        pytest.skip("Triton is not installed")
+    if DEVICE is None:
+        pytest.skip("no CUDA device: test_this_file_in_the_interpreter runs it")
+    return DEVICE
+
+
+# -- slow twins ---------------------------------------------------------------------------------------------------
+
+
+def z_table(a_BK, order_K, beta_K, size, kind, tail):
+    gain_BK = ops.softplus(a_BK) - beta_K
+    t_BZ = ops.z_table(gain_BK[:, order_K], tail if kind == "infinite" else -math.inf)
+    z_Z = torch.arange(1, t_BZ.shape[1] + 1, device=t_BZ.device)
+    possible_Z = {"fixed": z_Z == size, "ordered": z_Z <= size, "infinite": z_Z > 0}[kind]
+    return t_BZ.masked_fill(~possible_Z, -math.inf)
+
+
+def rank_of(order_K):
+    return torch.empty_like(order_K).scatter_(0, order_K, torch.arange(len(order_K), device=order_K.device))
+
+
+def hidden_sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK):
+    survival_BZ = ops.survival(z_table(a_BK, order_K, beta_K, size, kind, tail))
+    z_B = ops.sample_z(survival_BZ, u_B)
+    return z_B, ops.sample_hidden(a_BK, rank_of(order_K), z_B, u_BK)
+
+
+def hidden_reach(a_BK, order_K, beta_K, size, kind, tail, u_B):
+    t_BZ = z_table(a_BK, order_K, beta_K, size, kind, tail)
+    survival_BZ = ops.survival(t_BZ)
+    trained_K = torch.arange(a_BK.shape[1], device=a_BK.device) < size
+    reach_BK = survival_BZ[:, :-1][:, rank_of(order_K)] * trained_K
+    mode_B = t_BZ[:, :-1].masked_fill(~trained_K, -math.inf).argmax(-1) + 1
+    return reach_BK, torch.sigmoid(a_BK), ops.sample_z(survival_BZ, u_B), mode_B
+
+
+def visible_sample(field_BD, u_BD):
+    return ops.sample_bernoulli(field_BD, u_BD)
+
+
+def update_weights_(
+    parameter_KD, gradient_KD, squares_KD, age_K, lr, l1, l2, max_norm, *, warm_up=10, epsilon=1e-8
+):  # fmt: skip
+    gradient_KD = gradient_KD + l2 * parameter_KD
+    squares_KD.addcmul_(gradient_KD, gradient_KD)
+    move_KD = lr * gradient_KD
+    young_K1 = (age_K < warm_up)[:, None]
+    parameter_KD.sub_(torch.where(young_K1, move_KD, move_KD / (squares_KD.sqrt() + epsilon)))
+    parameter_KD.copy_(torch.sign(parameter_KD) * (parameter_KD.abs() - lr * l1).clamp(min=0))
+    if max_norm is not None:
+        parameter_KD.mul_(max_norm / parameter_KD.norm(dim=1, keepdim=True).clamp(min=max_norm))
+
+
+# -- input and comparison -----------------------------------------------------------------------------------------
+
+
+def hidden_input(kind, K, l, device, *, scale=1.0, B=ROWS, seed=0):
+    """(a, order, beta, size, kind, tail) with drifts up and down, so that z is shallow, deep and in between."""
+    make = torch.Generator().manual_seed(seed + 1000 * K + l)
+    a_BK = scale * torch.randn(B, K, generator=make) + 0.5 * torch.randn(B, 1, generator=make)
+    beta_K = torch.full((K,), BETA * math.log(2.0)) + 0.1 * torch.rand(K, generator=make)
+    if kind == "infinite":
+        a_BK[:, l:] = 0
+        beta_K[l:] = BETA * math.log(2.0)
+    order_K = torch.cat([torch.randperm(l, generator=make), torch.arange(l, K)])
+    return a_BK.to(device), order_K.to(device), beta_K.to(device), torch.tensor(l, device=device), kind, TAIL
+
+
+def draws(*shape, device, seed=1):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(device)
+
+
+def assert_same_decisions(got, expected, edge, *, thresholds=1):
+    """Equal wherever the uniform was not at an edge; and hardly any is, by the number of thresholds it could meet."""
+    assert got.dtype == expected.dtype
+    assert (got == expected)[~edge].all()
+    assert edge.sum() <= 2 + 5 * (2 * EDGE * thresholds) * edge.numel()
+
+
+def assert_same_hidden(got, case, u_B, u_BK):
+    a_BK, order_K = case[:2]
+    survival_BZ = ops.survival(z_table(*case))
+    z_B, h_BK = got
+    edge_B = ((u_B[:, None] - survival_BZ[:, 1:]).abs() < EDGE).any(-1)
+    assert_same_decisions(z_B, hidden_sample(*case, u_B, u_BK)[0], edge_B, thresholds=a_BK.shape[1])
+    edge_BK = (u_BK - torch.sigmoid(a_BK)).abs() < EDGE
+    assert_same_decisions(h_BK, ops.sample_hidden(a_BK, rank_of(order_K), z_B, u_BK), edge_BK)
+
+
+# -- the hidden half-step -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scale", [0.3, 5.0])
+@pytest.mark.parametrize(("K", "l"), SIZES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_hidden_sample_decides_as_its_twin(kind, K, l, scale, device):
+    case = hidden_input(kind, K, l, device, scale=scale)
+    u_B, u_BK = draws(ROWS, device=device), draws(ROWS, K, device=device)
+    assert_same_hidden(fused.hidden_sample(*case, u_B, u_BK), case, u_B, u_BK)
+
+
+def test_the_cases_above_reach_every_depth(device):
+    case = hidden_input("infinite", 300, 211, device, scale=0.3, B=40)
+    z_B = fused.hidden_sample(*case, draws(40, device=device), draws(40, 300, device=device))[0]
+    assert (z_B < 20).any()
+    assert ((z_B > 20) & (z_B <= 211)).any()
+    assert ((z_B > 211) & (z_B <= 300)).any()
+    assert (z_B == 301).any()
+
+
+@pytest.mark.parametrize("scale", [0.3, 5.0])
+@pytest.mark.parametrize(("K", "l"), SIZES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_hidden_reach_is_its_twin(kind, K, l, scale, device):
+    case = hidden_input(kind, K, l, device, scale=scale)
+    u_B = draws(ROWS, device=device)
+    reach_BK, active_BK, z_B, mode_B = fused.hidden_reach(*case, u_B)
+    true_reach_BK, true_active_BK, true_z_B, true_mode_B = hidden_reach(*case, u_B)
+    torch.testing.assert_close(reach_BK, true_reach_BK.float(), rtol=1e-5, atol=2e-6)
+    torch.testing.assert_close(active_BK, true_active_BK, rtol=1e-6, atol=1e-7)
+    t_BZ = z_table(*case)
+    edge_B = ((u_B[:, None] - ops.survival(t_BZ)[:, 1:]).abs() < EDGE).any(-1)
+    assert_same_decisions(z_B, true_z_B, edge_B, thresholds=K)
+    best_B = t_BZ[:, :l].topk(min(2, l)).values
+    tie_B = best_B[:, 0] - best_B[:, -1] < EDGE if l > 1 else torch.zeros_like(edge_B)
+    assert_same_decisions(mode_B, true_mode_B, tie_B, thresholds=K)
+
+
+@pytest.mark.parametrize("scale", [0.3, 10.0])
+@pytest.mark.parametrize("kind", ["ordered", "infinite"])
+def test_reach_is_exact_to_millionths_where_t_is_in_the_thousands(kind, scale, device):
+    case = hidden_input(kind, 1000, 900, device, scale=scale, B=6)
+    a_BK, order_K, beta_K = case[:3]
+    reach_BK = fused.hidden_reach(*case, draws(6, device=device))[0]
+    exact = hidden_reach(a_BK.double(), order_K, beta_K.double(), *case[3:], draws(6, device=device))[0]
+    # Half a millionth where weights are summed in pairs; the interpreter's float32 sum goes one by one.
+    assert (reach_BK - exact).abs().max() < 4e-6
+    assert scale < 1 or z_table(*case)[:, 899].max() > 2000
+
+
+@pytest.mark.parametrize("kind", ["ordered", "infinite"])
+def test_reach_keeps_the_digits_of_small_probabilities(kind, device):
+    K = 100
+    _, order_K, beta_K, size, _, tail = hidden_input(kind, K, K, device)
+    case = (torch.full((2, K), -2.0, device=device), order_K, beta_K, size, kind, tail)
+    got, expected = (
+        fused.hidden_reach(*case, draws(2, device=device))[0],
+        hidden_reach(*case, draws(2, device=device))[0],
+    )
+    assert 0 < expected.min() < 1e-20
+    torch.testing.assert_close(got, expected.float(), rtol=2e-5, atol=0)
+
+
+def test_the_first_of_several_likeliest_depths_is_the_mode(device):
+    K = 70
+    a_BK = torch.zeros(2, K, device=device)
+    case = (a_BK, torch.arange(K, device=device), ops.softplus(a_BK[0]), torch.tensor(50, device=device))
+    assert (fused.hidden_reach(*case, "infinite", TAIL, draws(2, device=device))[3] == 1).all()
+
+
+def test_the_padding_of_a_longer_row_changes_nothing(device):
+    a_BK, order_K, beta_K, size, kind, tail = hidden_input("infinite", 60, 41, device, scale=0.3)
+    pad = (0, 90)
+    wide = (
+        torch.nn.functional.pad(a_BK, pad),
+        torch.cat([order_K, torch.arange(60, 150, device=device)]),
+        torch.nn.functional.pad(beta_K, pad, value=BETA * math.log(2.0)),
+    )
+    short = fused.hidden_reach(a_BK, order_K, beta_K, size, kind, tail, draws(ROWS, device=device))[0]
+    long = fused.hidden_reach(*wide, size, kind, tail, draws(ROWS, device=device))[0]
+    torch.testing.assert_close(short, long[:, :60], rtol=1e-5, atol=1e-6)
+
+
+# -- the visible half-step ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("D", [1, 100, 512, 700])
+def test_visible_sample_decides_as_its_twin(D, device):
+    field_BD = 6 * draws(4, D, device=device) - 3
+    u_BD = draws(4, D, device=device, seed=2)
+    edge_BD = (u_BD - torch.sigmoid(field_BD)).abs() < EDGE
+    assert_same_decisions(fused.visible_sample(field_BD, u_BD), visible_sample(field_BD, u_BD), edge_BD)
+
+
+# -- draws from a key ---------------------------------------------------------------------------------------------
+
+
+def test_keyed_draws_are_uniform_and_unrelated(device):
+    u_B, u_BK = (u.cpu() for u in fused.hidden_uniforms(40, 150, 7, 3, device))
+    u_BD = fused.visible_uniforms(12, 700, 7, 3, device).cpu()
+    for u in (u_B, u_BK, u_BD):
+        assert u.min() >= 0
+        assert u.max() < 1
+        assert stats.kstest(u.flatten().numpy(), "uniform").pvalue > 1e-3
+        assert u.unique().numel() > 0.99 * u.numel()
+    others = {
+        "row": (u_BK[1:], u_BK[:-1]),
+        "unit": (u_BK[:, 1:], u_BK[:, :-1]),
+        "quarter": (u_BD[:, 128:256], u_BD[:, :128]),
+        "z": (u_BK[:, 0], u_B),
+        "visible": (u_BK[:12], u_BD[:, :150]),
+        "seed": (u_BK, fused.hidden_uniforms(40, 150, 7 + 2**32, 3, device)[1].cpu()),
+        "stream": (u_BK, fused.hidden_uniforms(40, 150, 7, 4, device)[1].cpu()),
+    }
+    for name, (one, other) in others.items():
+        r = torch.corrcoef(torch.stack([one.flatten(), other.flatten()]))[0, 1]
+        assert abs(r) < 4 / math.sqrt(one.numel()), name
+
+
+def test_a_draw_depends_on_its_row_and_unit_only(device):
+    u_B, u_BK = fused.hidden_uniforms(3, 64, 11, 0, device)
+    more_B, more_BK = fused.hidden_uniforms(5, 300, 11, 0, device)
+    assert torch.equal(u_B, more_B[:3])
+    assert torch.equal(u_BK, more_BK[:3, :64])
+    assert torch.equal(
+        fused.visible_uniforms(2, 600, 11, 0, device), fused.visible_uniforms(3, 1500, 11, 0, device)[:2, :600]
+    )
+
+
+@pytest.mark.parametrize("by_pointer", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_keyed_forms_decide_as_the_twins_on_the_same_draws(kind, by_pointer, device):
+    K, key = 150, 2**40 + 3
+    seed = torch.tensor(key, device=device) if by_pointer else key
+    case = hidden_input(kind, K, 100, device, scale=0.3)
+    u_B, u_BK = fused.hidden_uniforms(ROWS, K, key, 5, device)
+    got = fused.hidden_sample_keyed(*case, seed, 5)
+    assert_same_hidden(got, case, u_B, u_BK)
+    assert torch.equal(fused.hidden_reach_keyed(*case, seed, 5)[2], got[0])
+    field_BD = 6 * draws(2, 600, device=device) - 3
+    u_BD = fused.visible_uniforms(2, 600, key, 5, device)
+    edge_BD = (u_BD - torch.sigmoid(field_BD)).abs() < EDGE
+    assert_same_decisions(fused.visible_sample_keyed(field_BD, seed, 5), visible_sample(field_BD, u_BD), edge_BD)
+
+
+# -- the update ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("l1", "l2", "max_norm"), [(0.0, 0.0, None), (0.05, 0.0, 3.0), (0.02, 0.3, 3.0), (0.0, 0.1, 1.0)]
+)
+@pytest.mark.parametrize("D", [1, 37, 300])
+def test_update_is_its_twin(D, l1, l2, max_norm, device):
+    make = torch.Generator().manual_seed(D)
+    K = 6
+    parameter = torch.randn(K, D, generator=make).mul_(torch.linspace(0.02, 1, K)[:, None]).to(device)
+    squares = torch.rand(K, D, generator=make).to(device)
+    age_K = torch.arange(6, 6 + K, device=device)
+    fast, slow = (parameter.clone(), squares.clone()), (parameter.clone(), squares.clone())
+    lr = torch.tensor(0.1, device=device)
+    for _ in range(3):
+        gradient = torch.randn(K, D, generator=make).to(device)
+        for update, (p, s) in ((fused.update_weights_, fast), (update_weights_, slow)):
+            update(p, gradient, s, age_K, lr, l1, l2, max_norm)
+        age_K += 1
+    torch.testing.assert_close(fast[0], slow[0], rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(fast[1], slow[1], rtol=1e-6, atol=1e-6)
+    assert not l1 or D == 1 or (fast[0] == 0).any()
+
+
+def test_update_is_what_the_optimizer_does(device):
+    make = torch.Generator().manual_seed(0)
+    K, D, C = 5, 40, 3
+
+    def randn(*shape):
+        return torch.randn(*shape, generator=make).to(device)
+
+    machine = Machine(
+        randn(K, D), randn(K), randn(D), torch.arange(K, device=device), torch.tensor(K, device=device),
+        Infinite(), label_weights=randn(K, C), label_bias=randn(C),
+    )  # fmt: skip
+    settings = Settings(learning_rate=0.1, l1=0.05, l2=0.1, max_norm=4.0, label_max_norm=1.5)
+    state = optim.initial_state(machine, settings)
+    state.age_K.copy_(torch.tensor([0, 9, 10, 11, 50]))
+    mine = {n: (getattr(machine, n).clone(), state.squares[n].clone()) for n in optim.WEIGHTS}
+    gradients = Gradients(randn(K, D), randn(K), randn(D), randn(K, C), randn(C))
+    lr = optim.rate(settings, state.step).float()
+    for name, bound in (("weights", settings.max_norm), ("label_weights", settings.label_max_norm)):
+        gradient = getattr(gradients, name)
+        fused.update_weights_(mine[name][0], gradient, mine[name][1], state.age_K, lr, settings.l1, settings.l2, bound)
+    optim.update_(machine, state, gradients, settings)
+    for name in optim.WEIGHTS:
+        torch.testing.assert_close(mine[name][0], getattr(machine, name), rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(mine[name][1], state.squares[name], rtol=1e-6, atol=1e-6)
+
+
+def test_update_does_not_hide_a_broken_gradient(device):
+    parameter, squares = torch.ones(2, 5, device=device), torch.ones(2, 5, device=device)
+    gradient = torch.ones(2, 5, device=device)
+    gradient[1, 2] = math.nan
+    age_K, lr = torch.tensor([20, 20], device=device), torch.tensor(0.1, device=device)
+    fused.update_weights_(parameter, gradient, squares, age_K, lr, 1e-3, 0.0, 1.0)
+    assert parameter[1, 2].isnan()
+    assert parameter[0].isfinite().all()
+
+
+# -- where they run -----------------------------------------------------------------------------------------------
+
+
+def test_arguments_a_kernel_would_misread_are_refused(device):
+    case = hidden_input("ordered", 8, 8, device)
+    u_B, u_BK = draws(ROWS, device=device), draws(ROWS, 8, device=device)
+    with pytest.raises(ValueError, match=r"kind must be one of .* got 'endless'"):
+        fused.hidden_sample(*case[:4], "endless", TAIL, u_B, u_BK)
+    with pytest.raises(ValueError, match="u_BK must be contiguous"):
+        fused.hidden_sample(*case, u_B, draws(8, ROWS, device=device).T)
+    with pytest.raises(ValueError, match="a must be float32, got float64"):
+        fused.hidden_sample(case[0].double(), *case[1:], u_B, u_BK)
+    with pytest.raises(ValueError, match="field must be contiguous"):
+        fused.visible_sample(case[0].T, u_BK.T.contiguous())
+
+
+def test_without_triton_the_module_loads_and_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, "triton", None)
+    spec = importlib.util.spec_from_file_location("fused_without_triton", fused.__file__)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert not module.available("cuda")
+    assert not module.available("cpu")
+
+
+@pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
+@pytest.mark.skipif(DEVICE is not None, reason="the tests run in this process")
+def test_this_file_in_the_interpreter():
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--durations=5", __file__],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert " passed" in run.stdout
