@@ -2,6 +2,7 @@
 
 import math
 import numbers
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from sklearn.utils.validation import validate_data
 from torch import Tensor
 
 from irbm.evaluation import partition
+from irbm.evaluation.estimate import estimate
 from irbm.evaluation.likelihood import pseudo_log_likelihood
 from irbm.evaluation.partition import LogPartition
 from irbm.files import read_tensors, write_tensors
@@ -58,7 +60,16 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Take a machine as the fitted one. Whatever was known of another is forgotten."""
         self._machine = machine.with_capacity(int(machine.size))
         self._log_partition: LogPartition | None = None
+        self._visible_means: Tensor | None = None
         self.n_features_in_ = machine.n_visible
+        return self
+
+    def _with_means(self, means_D: Tensor | None) -> Self:
+        """Remember the visibles' means in the training data: the base of paths to ln Z."""
+        if means_D is not None:
+            if means_D.shape != self.machine_.visible_bias.shape or not bool(((means_D >= 0) & (means_D <= 1)).all()):
+                raise ValueError("visible_means must be one number in 0..1 for each visible unit")
+            self._visible_means = means_D.to(self.machine_.visible_bias)
         return self
 
     @classmethod
@@ -135,22 +146,58 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """sum over j of ln p(v_j | the other visibles): (n,). Needs no ln Z."""
         return self._by_row(X, pseudo_log_likelihood, torch.float64)
 
-    def log_partition(self, method: str = "auto") -> LogPartition:
-        """ln Z with its bracket and a verdict. The first answer is kept until parameters change.
+    def log_partition(
+        self,
+        method: str = "auto",
+        *,
+        data: ArrayLike | None = None,
+        random_state: Any = None,
+        tol: float = 0.1,
+        budget: int | None = None,
+    ) -> LogPartition:
+        """ln Z with its bracket and a verdict.
 
-        ``method``: "exact" sums over every state of the smaller side (up to 2^25); "auto" is the best there is.
+        Parameters
+        ----------
+        method : "auto", "exact" or "ais"
+            "exact" sums over every state of the smaller side, up to 2^25 of them; "ais" anneals along several paths,
+            forward and back, and never enumerates; "auto" is exact where that takes no more than about a minute.
+        data : array or None
+            Examples (n, D), which help "ais": the base of its paths, and a start for its reverse chains.
+        tol, budget : float, int or None
+            "ais" doubles its schedules until its bracket is narrower than ``tol`` nats, or has ``budget`` points.
         """
-        if method not in ("auto", "exact"):
-            raise ValueError(f"method must be 'auto' or 'exact', got {method!r}")
+        if method not in ("auto", "exact", "ais"):
+            raise ValueError(f"method must be 'auto', 'exact' or 'ais', got {method!r}")
+        if not (isinstance(tol, numbers.Real) and tol > 0):
+            raise ValueError(f"tol must be a number > 0, got {tol!r}")
+        if budget is not None:
+            check_count("budget", budget)
         machine = self.machine_
-        if self._log_partition is None:
-            self._log_partition = partition.exact(machine)
-        return self._log_partition
+        if method == "exact" or (method == "auto" and partition.is_small(machine)):
+            result = partition.exact(machine)
+        else:
+            seed = int(self._rng(random_state).randint(2**31))
+            examples = None if data is None else torch.cat(list(self._dense_chunks(self._checked(data), torch.uint8)))
+            means_D = self._visible_means if examples is None else examples.double().mean(0)
+            result, _ = estimate(machine, means_D=means_D, examples=examples, seed=seed, tol=tol, budget=budget)
+        self._log_partition = result
+        return result
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
-        """ln p(v) = -F(v) - ln Z: (n,)."""
-        negative = self.free_energy(X)
-        return -negative - self.log_partition().value
+        """ln p(v) = -F(v) - ln Z: (n,). The last ln Z is used, or found once by ``log_partition()``.
+
+        Warns where ln Z is not reliable.
+        """
+        free_energy = self.free_energy(X)
+        log_z = self._log_partition or self.log_partition()
+        if not log_z.reliable:
+            warnings.warn(
+                f"ln Z = {log_z.value:.2f} in [{log_z.lower:.2f}, {log_z.upper:.2f}] is not reliable: {log_z.reason}",
+                UserWarning,
+                stacklevel=2,
+            )
+        return -free_energy - log_z.value
 
     # -- sampling -------------------------------------------------------------------------------------------
 
@@ -184,9 +231,11 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return None
 
     def _noise(self, random_state: Any) -> Callable[..., Tensor]:
-        rng = check_random_state(self.random_state if random_state is None else random_state)
         weights = self.machine_.weights
-        return uniform_noise(int(rng.randint(2**31)), device=weights.device, dtype=weights.dtype)
+        return uniform_noise(int(self._rng(random_state).randint(2**31)), device=weights.device, dtype=weights.dtype)
+
+    def _rng(self, random_state: Any) -> Any:
+        return check_random_state(self.random_state if random_state is None else random_state)
 
     def _clamp_mask(self, clamp: ArrayLike, shape: tuple[int, ...]) -> Tensor:
         mask = np.asarray(clamp)
@@ -240,12 +289,13 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def save(self, path: str | Path) -> None:
         """Write the fitted machine and the settings to a safetensors file."""
         machine = self.machine_
+        means = {} if self._visible_means is None else {"visible_means": self._visible_means}
         about = {
             "estimator": type(self).__name__,
             "machine": describe(machine),
             "settings": _plain(self.get_params()),
         }
-        write_tensors(path, machine.tensors(), "model", about | self._extra_metadata())
+        write_tensors(path, machine.tensors() | means, "model", about | self._extra_metadata())
 
     def _extra_metadata(self) -> dict[str, Any]:
         return {}
@@ -261,10 +311,11 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             raise ValueError(f"{path}: its settings are not those of {cls.__name__}: {settings!r:.200}")
         estimator = cls(**settings)
         try:
+            means = tensors.pop("visible_means", None)
             machine = restore(tensors, about.get("machine", {}), choose_device(estimator.device))
             if machine.depth != estimator._depth():
                 raise ValueError(f"a {cls.__name__} with {settings!r} cannot hold {describe(machine)}")
-            return estimator._adopt(machine)._restore_metadata(about)
+            return estimator._adopt(machine)._with_means(means)._restore_metadata(about)
         except ValueError as error:
             raise ValueError(f"{path} is not a sound model file: {error}") from None
 

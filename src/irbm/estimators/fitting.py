@@ -133,7 +133,7 @@ class Trainable(Boltzmann):
                 trainer.run()
         else:
             trainer.run()
-        return self._adopt(self._state.machine)
+        return self._adopt(self._state.machine)._with_means(examples.double().mean(0))
 
     def _binary(self, X: Any) -> NDArray[np.uint8]:
         """The checked examples as one array of bytes."""
@@ -145,7 +145,8 @@ class Trainable(Boltzmann):
 
     def prune(self) -> Self:
         """Drop the units whose weights have less than a tenth of the mean norm; training would go on afresh."""
-        self._adopt(prune(self.machine_))
+        means_D = self._visible_means
+        self._adopt(prune(self.machine_))._with_means(means_D)
         if hasattr(self, "_state"):
             history = self._state.history
             self._state = TrainingState.start(

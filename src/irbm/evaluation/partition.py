@@ -1,4 +1,4 @@
-"""ln Z: exact, by summing over every state of the smaller side.
+"""ln Z, exact: by summing over every state of the smaller side.
 
 Shapes: B states of one chunk, K = l hidden units, D visible units, C classes.
 """
@@ -15,6 +15,7 @@ from torch import Tensor
 from irbm.models import Machine
 
 MAX_STATES = 2**25
+MAX_WORK = 2**31  # states times units that "auto" is ready to sum over: about a minute
 CHUNK_BYTES = 2**26
 SHOW_PROGRESS_FROM = 2**18  # states; below, the sum is over before a bar is drawn
 
@@ -33,14 +34,20 @@ class LogPartition:
     method: str
 
 
+def is_small(machine: Machine) -> bool:
+    """Whether enumeration is within the limit and takes seconds rather than hours."""
+    n_visible, n_hidden = machine.n_visible, int(machine.size)
+    states: int = 2 ** min(n_visible, n_hidden)
+    return states <= MAX_STATES and states * max(n_visible, n_hidden) * max(machine.n_classes, 1) <= MAX_WORK
+
+
 def exact(machine: Machine) -> LogPartition:
     """ln Z by enumeration of the visible or the hidden units, whichever are fewer."""
     n_visible, n_hidden = machine.n_visible, int(machine.size)
     if 2 ** min(n_visible, n_hidden) > MAX_STATES:
         raise ValueError(
             f"exact ln Z of {n_visible} visible and {n_hidden} hidden units needs 2^{min(n_visible, n_hidden)} "
-            f"states, the limit is 2^{int(math.log2(MAX_STATES))}; use pseudo_log_likelihood, or a machine of at "
-            f"most {int(math.log2(MAX_STATES))} visible or hidden units"
+            f"states, the limit is 2^{int(math.log2(MAX_STATES))}; use method='ais'"
         )
     if n_visible <= n_hidden:
         value, side = sum_over_visible(machine), f"2^{n_visible} visible"

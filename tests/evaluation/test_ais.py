@@ -1,0 +1,170 @@
+"""Annealing against enumeration: the ends of a path, its moves, the weights' mean, brackets and verdicts."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from brute import enumerate_all, visible_states
+from machines import DEPTHS, as_machine, random_small
+from scipy.stats import chisquare
+
+from irbm.evaluation import ais, partition
+from irbm.evaluation import estimate as record
+from irbm.evaluation.estimate import Round, ensemble, estimate, verdict
+from irbm.evaluation.paths import Path
+from irbm.evaluation.tempering import temper
+from irbm.models import Infinite, Machine
+from irbm.ops.noise import uniform_noise
+
+
+@pytest.fixture(autouse=True)
+def modest_effort(monkeypatch):
+    """Small machines need few chains and points."""
+    for name, value in {"CHAINS": 100, "FIRST_POINTS": 150, "SWEEPS": 50, "TEMPERED": 10}.items():
+        monkeypatch.setattr(record, name, value)
+
+
+def path_of(depth, labels=0, pull=0.4, seed=0, n_hidden=3, scale=1.0):
+    small = random_small(
+        np.random.default_rng(seed), depth=depth, labels=labels, n_visible=3, n_hidden=n_hidden, scale=scale
+    )
+    machine = as_machine(small)
+    base_D = torch.tensor([0.3, -0.5, 0.1]).double()
+    return small, Path("test", machine, base_D, pull=0.0 if depth == "fixed" else pull)
+
+
+def every_state(path):
+    """All (v, y) of a path with three visibles."""
+    v = torch.tensor(visible_states(3))
+    classes = max(path.machine.n_classes, 1)
+    y = torch.arange(classes).repeat_interleave(len(v)) if path.machine.n_classes else None
+    return path.states(v.repeat(classes, 1), y)
+
+
+def log_f(path, states, s):
+    s = torch.tensor(s, dtype=torch.float64)
+    return path.log_f(states, s, path.table(states, s))
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("labels", [0, 3])
+@pytest.mark.parametrize("pull", [0.0, 0.4])
+def test_both_ends_of_a_path_are_what_they_claim(depth, labels, pull):
+    small, path = path_of(depth, labels, pull)
+    states = every_state(path)
+    assert torch.logsumexp(log_f(path, states, 0.0), 0).item() == pytest.approx(path.log_start(), abs=1e-12)
+    truth = enumerate_all(small).joint_free_energy().T.ravel()
+    np.testing.assert_allclose(log_f(path, states, 1.0), -truth, rtol=1e-10)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("labels", [0, 2])
+@pytest.mark.parametrize("s", [0.0, 0.35, 0.85, 1.0])
+def test_moves_leave_every_point_of_the_path_invariant(depth, labels, s):
+    _, path = path_of(depth, labels)
+    states = every_state(path)
+    p = torch.softmax(log_f(path, states, s), 0)
+    n = 40_000
+    noise = uniform_noise(7, dtype=torch.float64)
+    rows = torch.searchsorted(p.cumsum(0), noise(n)).clamp(max=len(p) - 1)
+    chains = path.states(states.v_BD[rows], None if states.y_B is None else states.y_B[rows])
+    point = torch.tensor(s, dtype=torch.float64)
+    after = path.move(chains, point, path.table(chains, point), noise)
+    code = (after.v_BD.long() * torch.tensor([4, 2, 1])).sum(1) + (0 if after.y_B is None else 8 * after.y_B)
+    counts = torch.bincount(code, minlength=len(p)).numpy()
+    assert chisquare(counts, n * p.numpy()).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_forward_weights_average_to_z_even_on_a_short_path(depth):
+    """The estimate of Z itself is unbiased for any schedule; so is that of 1/Z from exact samples."""
+    _, path = path_of(depth, labels=2, scale=1.5)
+    log_z = partition.exact(path.machine).value
+    schedule = torch.linspace(0, 1, 6, dtype=torch.float64)
+    noise = uniform_noise(1, dtype=torch.float64)
+    found = ais.forward(path, schedule, 20_000, noise)
+    assert abs(math.expm1(found.value - log_z)) < 5 * found.stderr
+    states = every_state(path)
+    p = torch.softmax(log_f(path, states, 1.0), 0)
+    rows = torch.searchsorted(p.cumsum(0), noise(20_000)).clamp(max=len(p) - 1)
+    exact_samples = path.states(states.v_BD[rows], states.y_B[rows])
+    back = ais.reverse(path, schedule, exact_samples, noise)
+    assert abs(math.expm1(log_z - back.value)) < 5 * back.stderr
+
+
+def test_schedules_cover_the_path_and_follow_the_variance():
+    density = torch.zeros(255, dtype=torch.float64)
+    density[100:120] = 1.0
+    schedule = ais.schedule_from(density, 1000)
+    assert schedule[0] == 0
+    assert schedule[-1] == 1
+    assert (schedule.diff() >= 0).all()
+    share = ((schedule > 100 / 255) & (schedule < 120 / 255)).double().mean()
+    assert 0.75 < share < 0.9
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_tempering_samples_the_machine(depth):
+    _, path = path_of(depth, scale=2.0)
+    states = every_state(path)
+    noise = uniform_noise(3, dtype=torch.float64)
+    ladder = torch.linspace(0, 1, 5, dtype=torch.float64)
+    tempered = temper(path, ladder, path.start(4000, noise), 40, noise)
+    p = torch.softmax(log_f(path, states, 1.0), 0).numpy()
+    code = (tempered.states.v_BD.long() * torch.tensor([4, 2, 1])).sum(1)
+    assert chisquare(torch.bincount(code, minlength=8).numpy(), 4000 * p).pvalue > 1e-4
+    assert tempered.swap_rates.shape == (4,)
+    assert ((tempered.swap_rates > 0) & (tempered.swap_rates <= 1)).all()
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("labels", [0, 2])
+def test_brackets_hold_the_exact_value(depth, labels):
+    small = random_small(
+        np.random.default_rng(21), depth=depth, labels=labels, n_visible=10, n_hidden=14, scale=1.0, beta=1.01
+    )
+    machine = as_machine(small)
+    exact = partition.exact(machine).value
+    found, rounds = estimate(machine, seed=1, tol=0.5, budget=150)
+    assert found.lower <= exact <= found.upper
+    assert found.reliable, found.reason
+    assert abs(found.value - exact) < 0.2
+    assert len(rounds) == 1
+
+
+def noise_trap(n_visible=16, n_hidden=60, strength=4.0) -> Machine:
+    """Units that together favour v = 1 by a wide margin and cost it dearly elsewhere: z small is a trap for noise."""
+    weights = torch.full((n_hidden, n_visible), strength, dtype=torch.float64)
+    hidden_bias = torch.full((n_hidden,), -strength * (n_visible - 1.0), dtype=torch.float64)
+    return Machine(
+        weights=weights,
+        hidden_bias=hidden_bias,
+        visible_bias=torch.zeros(n_visible, dtype=torch.float64),
+        order=torch.arange(n_hidden),
+        size=torch.tensor(n_hidden),
+        depth=Infinite(1.01),
+    )
+
+
+def test_a_trap_for_free_z_is_seen():
+    """Free z stays with the noise and flatters the likelihood by many nats; the estimate of record must not."""
+    machine = noise_trap()
+    exact = partition.exact(machine).value
+    free = next(p for p in ensemble(machine, torch.full((16,), 0.5)) if p.name == "z free")
+    noise = uniform_noise(0, dtype=torch.float64)
+    naive = ais.forward(free, torch.linspace(0, 1, 200, dtype=torch.float64), 50, noise)
+    assert naive.value < exact - 5
+    found, _ = estimate(machine, seed=0, budget=600)
+    assert not found.reliable or abs(found.value - exact) < 0.5
+
+
+def test_disagreement_is_not_reliable():
+    _, path = path_of("infinite")
+    schedule = torch.linspace(0, 1, 4, dtype=torch.float64)
+    low = ais.forward(path, schedule, 100, uniform_noise(0, dtype=torch.float64))
+    shifted = ais.Estimate("test", 4, low.value + 3.0, low.stderr, low.ess, low.states, low.log_weights)
+    found = verdict([Round(4, [low], [("chains", shifted)], 0.5)], tol=0.1)
+    assert not found.reliable
+    assert "nats apart" in found.reason
+    assert found.lower < low.value < shifted.value < found.upper
