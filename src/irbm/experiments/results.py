@@ -1,6 +1,7 @@
 """Results as files: what was found, and everything needed to find it again."""
 
 import json
+import os
 import platform
 import subprocess
 from datetime import UTC, datetime
@@ -26,7 +27,7 @@ def stamp(device: torch.device | str) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """The commit of the source tree, marked where it has changes; 'unknown' outside a checkout."""
+    """The commit of the source tree, marked where it has changes; outside a checkout $IRBM_COMMIT, or 'unknown'."""
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],
@@ -36,7 +37,7 @@ def _commit() -> str:
             check=True,
         )
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return os.environ.get("IRBM_COMMIT", "unknown")
     return described.stdout.strip()
 
 
