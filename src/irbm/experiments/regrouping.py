@@ -77,8 +77,8 @@ def page(results: list[dict[str, Any]]) -> str:
         "",
         "Infinite RBMs trained with random permutation (RP) and without, at equal epochs; figures are written by",
         "`python -m irbm.experiments.regrouping DATASET` into `results/`. ln Z by annealing, with its bracket;",
-        "likelihoods are nats per test example. Correlation is the mean |correlation| of filters next to each other;",
-        f"M lies {MARGIN} below the mean likeliest z.",
+        "likelihoods are nats per test example, in parentheses where they are not reliable. Correlation is the mean",
+        f"|correlation| of filters next to each other; M lies {MARGIN} below the mean likeliest z.",
     ]
     for result in results:
         settings = ", ".join(f"{name} {value}" for name, value in result["settings"].items())
@@ -86,9 +86,9 @@ def page(results: list[dict[str, Any]]) -> str:
             "",
             f"## {result['dataset']}",
             "",
-            f"{result['note']}. Settings: {settings}. On {result['device']}, commit {result['commit']}.",
+            f"{result['note'].rstrip('.')}. Settings: {settings}. On {result['device']}, commit {result['commit']}.",
             "",
-            "| training | seed | l | N_h | test log-likelihood | bracket of ln Z | verdict | correlation | ln p(z ≤ M) |",
+            "| training | seed | l | N_h | test log-likelihood | bracket | verdict | correlation | ln p(z ≤ M) |",
             "|---|---|---|---|---|---|---|---|---|",
             *(_page_row(r) for r in sorted(result["runs"], key=lambda r: (r["regroup"] is None, r["seed"]))),
             *(_page_means(result["runs"], regroup) for regroup in ("adaptive", None)),
@@ -120,14 +120,20 @@ def _page_means(runs: list[dict[str, Any]], regroup: str | None) -> str:
         values = np.array([r[name] for r in kept])
         return f"{values.mean():.{digits}f} ± {values.std(ddof=min(1, len(values) - 1)):.{digits}f}"
 
+    reliable = sum(r["log_partition"]["reliable"] for r in kept)
+    likelihood = spread("test_log_likelihood", 2)
     cells = [
         "**RP**" if regroup else "**ordinary**",
         "mean ± sd",
         spread("n_components", 0),
         spread("effective_size", 0),
+        likelihood if reliable == len(kept) else f"({likelihood})",
+        "",
+        f"{reliable} of {len(kept)} reliable",
+        spread("neighbour_correlation", 3),
+        spread("mean_log_p_z_up_to_m", 1),
     ]
-    cells += [spread("test_log_likelihood", 2), "", "", spread("neighbour_correlation", 3)]
-    return "| " + " | ".join([*cells, spread("mean_log_p_z_up_to_m", 1)]) + " |"
+    return "| " + " | ".join(cells) + " |"
 
 
 def write_page(folder: str, path: str) -> None:
@@ -159,7 +165,7 @@ def main() -> None:
     settings = {**SETTINGS[args.dataset], "n_iter": n_iter}
     note = data.load(args.dataset).note
     if args.dataset != "digits":
-        note += f" Trained on the first {CALTECH_SLICE} training examples."
+        note += f"; trained on the first {CALTECH_SLICE} training examples"
     result = {"dataset": args.dataset, "note": note, "settings": settings, "runs": runs, **stamp(args.device)}
     write_json(args.out or f"results/regrouping_{args.dataset}.json", result)
     for r in runs:
