@@ -3,6 +3,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
+# Threads that wait should sleep: spinning ones make small steps many times slower on a busy machine.
+export OMP_WAIT_POLICY := PASSIVE
+
 .PHONY: help demo test lint typecheck unit clean
 
 help:

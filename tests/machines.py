@@ -1,5 +1,7 @@
 """Random small machines, as plain arrays and as the library's."""
 
+import itertools
+
 import numpy as np
 import torch
 from hypothesis import strategies as st
@@ -35,7 +37,7 @@ def as_machine(m: Small, dtype=torch.float64) -> Machine:
     depth = {
         "fixed": Fixed(),
         "ordered": Ordered(m.beta, m.penalty),
-        "infinite": Infinite(m.beta if m.beta > 1 else 2.0, m.penalty),
+        "infinite": Infinite(m.beta, m.penalty) if m.depth == "infinite" else None,
     }[m.depth]
     tensor = lambda x: None if x is None else torch.tensor(x, dtype=dtype)  # noqa: E731
     return Machine(
@@ -50,17 +52,23 @@ def as_machine(m: Small, dtype=torch.float64) -> Machine:
     )
 
 
+KINDS = list(itertools.product(DEPTHS, ["constant", "softplus"], [0, 1, 2, 3], [False, True]))
+
+ANY_KIND = st.sampled_from(KINDS)
+
+
 @st.composite
-def smalls(draw):
+def smalls(draw, kinds=ANY_KIND):
     """Every depth x penalty x labels x order, with small and with sharp weights."""
+    depth, penalty, labels, permuted = draw(kinds)
     return random_small(
         np.random.default_rng(draw(st.integers(0, 2**32 - 1))),
-        depth=draw(st.sampled_from(DEPTHS)),
-        penalty=draw(st.sampled_from(["constant", "softplus"])),
-        labels=draw(st.sampled_from([0, 1, 2, 3])),
+        depth=depth,
+        penalty=penalty,
+        labels=labels,
         n_visible=draw(st.integers(1, 4)),
-        n_hidden=draw(st.integers(1, 4)),
-        beta=draw(st.sampled_from([1.01, 1.1, 1.5, 3.0])),
+        n_hidden=draw(st.integers(2 if permuted else 1, 4)),
+        beta=draw(st.sampled_from([1.01, 1.1, 1.5, 3.0] + ([0.5] if depth == "ordered" else []))),
         scale=draw(st.sampled_from([0.1, 1.0, 3.0])),
-        permuted=draw(st.booleans()),
+        permuted=permuted,
     )

@@ -217,3 +217,58 @@ def test_memory_stays_under_one_gib():
     assert log_prob_z < 1
     # The table of results alone is 0.45 GiB: a reading below it would mean that nothing was measured.
     assert log_prob_z > 0.4
+
+
+def test_results_do_not_depend_on_the_chunks(monkeypatch):
+    X = np.random.default_rng(3).integers(0, 2, (23, 4))
+    model = irbm_4()
+    whole = [getattr(model, name)(X) for name in ("free_energy", "transform", "log_prob_z", "pseudo_log_likelihood")]
+    monkeypatch.setattr("irbm.estimators.base.CHUNK_BYTES", 2000)  # a few rows at a time
+    parts = [getattr(model, name)(X) for name in ("free_energy", "transform", "log_prob_z", "pseudo_log_likelihood")]
+    for part, expected in zip(parts, whole, strict=True):
+        np.testing.assert_allclose(part, expected, rtol=1e-12, atol=1e-12)
+    assert len(list(model._dense_chunks(X, torch.float64))) > 1
+
+
+def test_ln_z_is_forgotten_when_parameters_change():
+    model = irbm_4()
+    before = model.score_samples(X4)
+    model.set_params(learning_rate=0.5, optimizer="constant").partial_fit(X4)
+    after = model.score_samples(X4)
+    exact = -model.free_energy(X4) - model.log_partition("exact").value
+    np.testing.assert_allclose(after, exact, rtol=1e-12)
+    assert not np.allclose(before, after)
+
+
+def test_an_unreliable_ln_z_is_warned_about():
+    model = irbm_4()
+    model._log_partition = irbm.LogPartition(5.0, 1.0, 3.0, 9.0, 1.2, False, "the chains disagree", "ais")
+    with pytest.warns(UserWarning, match=r"ln Z = 5.00 in \[3.00, 9.00\] is not reliable: the chains disagree"):
+        model.score_samples(X4)
+
+
+def test_fitted_attributes_are_copies():
+    model = irbm_4()
+    before = model.free_energy(X4)
+    for name in ("components_", "intercept_hidden_", "intercept_visible_"):
+        getattr(model, name)[:] = 7.0
+    np.testing.assert_array_equal(model.free_energy(X4), before)
+
+
+def test_partial_fit_takes_the_settings_of_today(tmp_path):
+    model = irbm_4().set_params(beta=1.7).partial_fit(X4)
+    assert model.machine_.depth.beta == 1.7
+    model.save(tmp_path / "m")
+    assert irbm.InfiniteRBM.load(tmp_path / "m").machine_.depth.beta == 1.7
+
+
+def test_torch_parameters():
+    model = irbm.RBM.from_parameters(torch.zeros(2, 3), torch.zeros(2), torch.zeros(3))
+    assert model.n_components == 2
+    assert model.machine_.weights.dtype == torch.float32
+
+
+@pytest.mark.parametrize("beta", ["x", None, [2], True, 1e40, np.inf])
+def test_beta_must_be_a_number(beta):
+    with pytest.raises(ValueError, match="beta must be"):
+        irbm.InfiniteRBM(beta=beta).fit(X4)

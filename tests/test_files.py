@@ -148,6 +148,16 @@ HOSTILE = {
         "beta must be > 1",
     ),
     "a setting that does not exist": ({}, {"settings": {"__class__": "x"}}, "settings are not those of"),
+    "a machine that is a number": ({}, {"machine": 7}, "unknown kind of machine"),
+    "a depth that is a list": ({}, {"machine": {"depth": []}}, "unknown kind of machine"),
+    "an order in bfloat16": ({"order": torch.arange(5).bfloat16()}, {}, "permutation"),
+    "a word for the setting beta": ({}, {"settings": {"beta": "x"}}, "beta must be > 1"),
+    "an unknown device": ({}, {"settings": {"device": "meta"}}, "device must be"),
+    "labels in a density model": (
+        {"label_weights": torch.ones(5, 2).double(), "label_bias": torch.ones(2).double()},
+        {},
+        "has no label parameters",
+    ),
     "settings out of range": ({}, {"settings": {"beta": -1.0}}, "beta must be > 1"),
 }
 
@@ -164,7 +174,13 @@ def test_hostile_contents(name, good):
 def test_hostile_class_labels(tmp_path):
     path = tmp_path / "c.safetensors"
     make(irbm.RBMClassifier).save(path)
-    for about in [{"classes": ["a", "b"]}, {"classes": ["a", "a", "b"]}, {"classes_dtype": "|O"}, {"classes": 7}]:
+    for about in [
+        {"classes": ["a", "b"]},
+        {"classes": ["a", "a", "b"]},
+        {"classes_dtype": "|O"},
+        {"classes": 7},
+        {"classes_dtype": "<U100000000"},
+    ]:
         make(irbm.RBMClassifier).save(path)
         rewrite(path, about=about)
         with pytest.raises(ValueError, match="not a sound model file"):

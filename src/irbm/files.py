@@ -46,10 +46,10 @@ def read_tensors(path: str | Path, kind: str) -> tuple[dict[str, Tensor], dict[s
             about = json.loads(header["about"])
             if not isinstance(about, dict):
                 raise ValueError(f"{path}: its metadata is not a JSON object: the file is damaged")
-            return {name: file.get_tensor(name) for name in file.keys()}, about  # noqa: SIM118
+            return {name: file.get_tensor(name).clone() for name in file.keys()}, about  # noqa: SIM118
     except SafetensorError as error:
         raise ValueError(f"{path} is damaged, truncated or not a safetensors file ({error})") from None
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path}: its metadata is not JSON ({error}): the file is damaged") from None
 
 

@@ -43,7 +43,7 @@ class Config:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
+        if not isinstance(self.model, str) or self.model not in MODELS:
             raise ValueError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}")
         known = {f.name for f in fields(MODELS[self.model])} - {"random_state", "verbose"}
         unknown = sorted(set(self.settings) - known)
@@ -86,7 +86,10 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def to_toml(table: dict[str, Any]) -> str:
-    lines = (f"{name} = {json.dumps('none' if value is None else value)}" for name, value in table.items())
+    lines = (
+        f"{name} = {json.dumps('none' if value is None else value, ensure_ascii=False)}"
+        for name, value in table.items()
+    )
     return "\n".join(lines) + "\n"
 
 
@@ -111,6 +114,11 @@ class Run:
     @property
     def metrics_file(self) -> Path:
         return self.path / "metrics.csv"
+
+    def files(self) -> list[Path]:
+        """Everything in the directory that a run would write."""
+        own = [self.config_file, self.checkpoint_file, self.model_file, self.metrics_file, self.path / "report.html"]
+        return [file for file in [*own, *self.path.glob("events.out.tfevents.*")] if file.exists()]
 
     def exists(self) -> bool:
         return self.config_file.is_file()
@@ -142,13 +150,19 @@ class Run:
     def begin(self, config: Config) -> None:
         """A fresh run: whatever an old one left is removed."""
         self.path.mkdir(parents=True, exist_ok=True)
-        leftovers = [self.checkpoint_file, self.model_file, self.metrics_file, self.path / "report.html"]
-        for old in [*leftovers, *self.path.glob("events.out.tfevents.*")]:
-            old.unlink(missing_ok=True)
+        for old in self.files():
+            old.unlink()
         self.write_config(config)
 
     def write_config(self, config: Config) -> None:
         write_bytes(self.config_file, to_toml(config.complete()).encode())
+
+    def write_metrics(self, history: list[Report]) -> None:
+        text = io.StringIO()
+        rows = csv.DictWriter(text, [f.name for f in fields(Report)], lineterminator="\n")
+        rows.writeheader()
+        rows.writerows(asdict(row) for row in history)
+        write_bytes(self.metrics_file, text.getvalue().encode())
 
     def train(self, X: NDArray[np.uint8], callbacks: Sequence[Callback] = ()) -> bool:
         """Train until the end, or until interrupted: whether the end was reached. Continues from a checkpoint."""
@@ -157,6 +171,7 @@ class Run:
         writers = [Checkpointer(self.checkpoint_file), Metrics(self)]
         with interruptible() as stopper:
             model.fit(X, callbacks=[*writers, *callbacks, stopper], resume_from=resume_from)
+        self.write_metrics(model.training_state_.history)
         if model.training_state_.epoch < model.n_iter:
             return False
         model.save(self.model_file)
@@ -174,11 +189,7 @@ class Metrics(Callback):
         self._events = SummaryWriter(str(run.path))
 
     def after_epoch(self, trainer: Trainer, report: Report) -> None:
-        text = io.StringIO()
-        rows = csv.DictWriter(text, [f.name for f in fields(Report)], lineterminator="\n")
-        rows.writeheader()
-        rows.writerows(asdict(row) for row in trainer.state.history)
-        write_bytes(self._run.metrics_file, text.getvalue().encode())
+        self._run.write_metrics(trainer.state.history)
         for name, value in asdict(report).items():
             if name not in ("epoch", "step"):
                 self._events.add_scalar(name, value, report.epoch)

@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 import torch
-from brute import enumerate_all, visible_states
-from machines import DEPTHS, as_machine, random_small
 from scipy.stats import chisquare
 
+from brute import enumerate_all, visible_states
 from irbm.evaluation import ais, partition
 from irbm.evaluation import estimate as record
 from irbm.evaluation.estimate import Round, ensemble, estimate, verdict
@@ -16,6 +15,7 @@ from irbm.evaluation.paths import Path
 from irbm.evaluation.tempering import temper
 from irbm.models import Infinite, Machine
 from irbm.ops.noise import uniform_noise
+from machines import DEPTHS, as_machine, random_small
 
 
 @pytest.fixture(autouse=True)
@@ -168,3 +168,18 @@ def test_disagreement_is_not_reliable():
     assert not found.reliable
     assert "nats apart" in found.reason
     assert found.lower < low.value < shifted.value < found.upper
+
+
+def test_an_earlier_larger_forward_value_is_believed_and_doubted():
+    _, path = path_of("infinite")
+    schedule = torch.linspace(0, 1, 4, dtype=torch.float64)
+    one = ais.forward(path, schedule, 100, uniform_noise(0, dtype=torch.float64))
+
+    def at(value):
+        return ais.Estimate("test", 4, value, 0.01, 90.0, one.states, one.log_weights)
+
+    early, late = Round(4, [at(100.0)], [("chains", at(101.0))], 0.5), Round(8, [at(90.0)], [("chains", at(90.1))], 0.5)
+    found = verdict([early, late], tol=0.1)
+    assert found.value == 100.0
+    assert found.lower <= found.value <= found.upper
+    assert not found.reliable

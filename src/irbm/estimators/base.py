@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ TEMPORARIES = 8  # float64 arrays of the size of the z-table alive at once, at m
 @dataclass(kw_only=True, eq=False, repr=False)
 class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """What every estimator shares. A subclass says which depth it has."""
+
+    _has_labels: ClassVar[bool] = False
 
     binarize: float | None = None
     device: str | None = None
@@ -114,7 +116,7 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     @property
     def intercept_visible_(self) -> NDArray[Any]:
         """b, (D,)."""
-        return self.machine_.visible_bias.cpu().numpy()
+        return self.machine_.visible_bias.cpu().numpy().copy()
 
     @property
     def n_components_(self) -> int:
@@ -309,14 +311,17 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         settings = about.get("settings")
         if not isinstance(settings, dict) or not set(settings) <= set(cls._get_param_names()):
             raise ValueError(f"{path}: its settings are not those of {cls.__name__}: {settings!r:.200}")
-        estimator = cls(**settings)
         try:
+            estimator = cls(**settings)
+            _here(estimator)
             means = tensors.pop("visible_means", None)
             machine = restore(tensors, about.get("machine", {}), choose_device(estimator.device))
             if machine.depth != estimator._depth():
                 raise ValueError(f"a {cls.__name__} with {settings!r} cannot hold {describe(machine)}")
+            if bool(machine.n_classes) != cls._has_labels:
+                raise ValueError(f"a {cls.__name__} has {'' if cls._has_labels else 'no '}label parameters")
             return estimator._adopt(machine)._with_means(means)._restore_metadata(about)
-        except ValueError as error:
+        except (ValueError, TypeError, OverflowError, RuntimeError) as error:
             raise ValueError(f"{path} is not a sound model file: {error}") from None
 
     def _restore_metadata(self, about: dict[str, Any]) -> Self:
@@ -329,12 +334,20 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return tags
 
 
+def _here(estimator: Boltzmann) -> None:
+    """A model saved on a GPU is welcome where there is none."""
+    if str(estimator.device).startswith("cuda") and not torch.cuda.is_available():
+        estimator.device = None
+
+
 def choose_device(name: str | None) -> torch.device:
     """The device of that name; for None the GPU where there is one."""
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
+        if device.type not in ("cpu", "cuda"):
+            raise RuntimeError
     except (RuntimeError, TypeError):
         raise ValueError(f"device must be None or a name such as 'cpu' or 'cuda', got {name!r}") from None
     if device.type == "cuda" and not torch.cuda.is_available():

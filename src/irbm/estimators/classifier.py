@@ -1,9 +1,10 @@
 """Machines with labels: p(v, y), p(y | v), and everything a density model has with y summed out."""
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,7 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 from torch import Tensor
 
-from irbm.estimators.fitting import Trainable
+from irbm.estimators.fitting import Trainable, count_units
 from irbm.models import Depth, Fixed, Infinite
 from irbm.ops import reference as ops
 from irbm.training import Callback, Settings
@@ -20,6 +21,8 @@ from irbm.training import Callback, Settings
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class _Classifier(ClassifierMixin, Trainable):
+    _has_labels: ClassVar[bool] = True
+
     objective: str = "hybrid"
     alpha: float = Settings.alpha
     label_max_norm: float | None = Settings.label_max_norm
@@ -84,7 +87,7 @@ class _Classifier(ClassifierMixin, Trainable):
         """d, (C,)."""
         bias = self.machine_.label_bias
         assert bias is not None
-        return bias.cpu().numpy()
+        return bias.cpu().numpy().copy()
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[Any]:
         """ln p(y | v), (n, C), columns as in ``classes_``. Eq. 32."""
@@ -125,7 +128,11 @@ class _Classifier(ClassifierMixin, Trainable):
 
     def _restore_metadata(self, about: dict[str, Any]) -> Self:
         classes, dtype = about.get("classes"), about.get("classes_dtype")
-        if not isinstance(classes, list) or not isinstance(dtype, str) or dtype[1:2] not in "biufU":
+        if (
+            not isinstance(classes, list)
+            or not isinstance(dtype, str)
+            or not re.fullmatch(r"[<>|][biufU]\d{1,3}", dtype)
+        ):
             raise ValueError(f"the class labels {classes!r:.80} of dtype {dtype!r:.20} are no labels")
         try:
             return self._with_classes(np.array(classes, dtype=dtype))
@@ -172,7 +179,7 @@ class RBMClassifier(_Classifier):
     ) -> Self:
         """A fitted classifier from arrays: as for `RBM`, with label_weights (l, C) and label_bias (C,)."""
         labels = {"label_weights": label_weights, "label_bias": label_bias}
-        settings = {"n_components": np.size(hidden_bias)}
+        settings = {"n_components": count_units(hidden_bias)}
         return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order, **labels)._with_classes(classes)
 
 

@@ -5,11 +5,10 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from irbm.estimators.fitting import Trainable
+from irbm.estimators.fitting import Trainable, count_units
 from irbm.models import Depth, Fixed, Infinite, Ordered
 from irbm.training import Callback
 
@@ -96,7 +95,7 @@ class RBM(_Density):
         order: ArrayLike | None = None,
     ) -> Self:
         """A fitted estimator from arrays: weights (l, D), hidden_bias (l,), visible_bias (D,)."""
-        settings = {"n_components": np.size(hidden_bias)}
+        settings = {"n_components": count_units(hidden_bias)}
         return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order)
 
 
@@ -140,7 +139,7 @@ class OrderedRBM(_Density):
 
         ``order[k]`` is the row at position k; columns of results are positions.
         """
-        settings = {"n_components": np.size(hidden_bias), "beta": beta, "penalty": penalty}
+        settings = {"n_components": count_units(hidden_bias), "beta": beta, "penalty": penalty}
         return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order)
 
 

@@ -1,7 +1,7 @@
 """Estimators that learn: settings of training, ``fit`` and ``partial_fit`` around the trainer."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.utils import check_random_state
+from torch import Tensor
 
 from irbm.estimators.base import Boltzmann, check_count, choose_device
 from irbm.training import Callback, Settings, Trainer, TrainingState, checkpoint
@@ -106,6 +107,10 @@ class Trainable(Boltzmann):
         elif not hasattr(self, "_state"):
             copy = self.machine_.with_capacity(self.machine_.capacity)
             self._state = TrainingState.start(copy, settings, self._seed())
+        # A new pass, under the settings as they are now; what a stopped one left undone stays undone.
+        self._state.machine = replace(self._state.machine, depth=self._depth())
+        self._state.batch = 0
+        self._state.sums.zero_()
         self._state.suit_(settings)
         return self._train(X, y, settings, self._state.epoch + 1, ())
 
@@ -154,3 +159,8 @@ class Trainable(Boltzmann):
             )
             self._state.history = history
         return self
+
+
+def count_units(hidden_bias: Any) -> int:
+    """How many units arrays are of: the size that goes with them; their shapes are checked elsewhere."""
+    return max(1, np.asarray(hidden_bias.detach().cpu() if isinstance(hidden_bias, Tensor) else hidden_bias).size)

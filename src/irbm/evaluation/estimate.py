@@ -1,7 +1,8 @@
 """The estimate of record of ln Z: the largest forward value of several paths against reverse ones, and a verdict."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -67,7 +68,24 @@ def estimate(
     ``means_D`` are the visibles' means, for the base of the paths (the machine's own where it is None);
     ``examples`` (n, D) start one more set of chains for the reverse side.
     """
-    machine = machine.with_capacity(int(machine.size))
+    with _full_precision():
+        return _estimate(machine.with_capacity(int(machine.size)), means_D, examples, seed, tol, budget)
+
+
+@contextmanager
+def _full_precision() -> Iterator[None]:
+    """Never estimate in TF32, whatever the user has set for training."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+def _estimate(
+    machine: Machine, means_D: Tensor | None, examples: Tensor | None, seed: int, tol: float, budget: int | None
+) -> tuple[LogPartition, list[Round]]:
     noise = uniform_noise(seed, device=machine.weights.device, dtype=machine.weights.dtype)
     paths = ensemble(machine, _model_means(machine, noise) if means_D is None else means_D)
     densities = {path.name: ais.pilot_density(path, noise) for path in paths}
@@ -161,24 +179,24 @@ def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:
 
 
 def verdict(rounds: list[Round], tol: float) -> LogPartition:
-    """The last round's bracket, and whether it may be believed."""
+    """The bracket of the last round, widened by any earlier forward value above it, and whether to believe it."""
     last = rounds[-1]
-    best = last.best
-    # An earlier, larger forward value is a lower bound too, and the one to believe.
-    earlier = max((r.lower for r in rounds), default=last.lower)
-    lower, upper = max(last.lower, earlier), max(last.upper, earlier)
+    # Every forward value is a stochastic lower bound: the largest, of whatever length, is the one to believe.
+    best = max((r.best for r in rounds), key=lambda e: e.value)
+    lower = best.value - ERRORS * best.stderr
+    upper = max(last.upper, best.value + ERRORS * best.stderr)
     width = upper - lower
-    doubts: list[tuple[Callable[[], bool], str]] = [
-        (lambda: best.ess < LEAST_ESS, f"the effective sample size is {best.ess:.1f} of {CHAINS}"),
-        (
-            lambda: width > max(tol, RELIABLE_WIDTH),
-            f"forward and reverse estimates stay {width:.2f} nats apart after {last.n_points} points",
-        ),
-    ]
-    found = [words for holds, words in doubts if holds()]
+    doubts = []
+    if best.ess < LEAST_ESS:
+        doubts.append(f"the effective sample size is {best.ess:.1f} of {CHAINS}")
+    if best.value > last.upper:
+        doubts.append(f"{best.n_points} points gave more than {last.n_points} points allow")
+    if width > max(tol, RELIABLE_WIDTH):
+        doubts.append(f"forward and reverse estimates stay {width:.2f} nats apart after {last.n_points} points")
+    closed = f"bracket of {width:.2f} nats at {last.n_points} points"
     tried = (
         f"tried {', '.join(e.path for e in rounds[0].forward)}; reverse from {', '.join(n for n, _ in last.reverse)}"
     )
-    closed = f"bracket of {width:.2f} nats at {last.n_points} points"
-    reason = "; ".join([*(found or [closed]), tried])
-    return LogPartition(best.value, best.stderr, lower, upper, best.ess, not found, reason, "ais")
+    tried += f"; least swap rate {last.swap_rate:.2f}"
+    reason = "; ".join([*(doubts or [closed]), tried])
+    return LogPartition(best.value, best.stderr, lower, upper, best.ess, not doubts, reason, "ais")

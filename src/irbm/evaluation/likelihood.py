@@ -15,7 +15,8 @@ def pseudo_log_likelihood(machine: Machine, v_BD: Tensor) -> Tensor:
     """
     free_energy_B = machine.free_energy(v_BD)
     total_B = torch.zeros_like(free_energy_B)
-    columns = max(1, CHUNK_BYTES // (8 * len(v_BD) * (machine.capacity + 1) * max(1, machine.n_classes)))
+    width = machine.n_visible + 8 * (machine.capacity + 1) * max(1, machine.n_classes)
+    columns = max(1, CHUNK_BYTES // (8 * len(v_BD) * width))
     for start in range(0, machine.n_visible, columns):
         flipped = _flip_each(v_BD, range(start, min(start + columns, machine.n_visible)))
         flipped_JB = machine.free_energy(flipped.flatten(0, 1)).view(flipped.shape[:2])

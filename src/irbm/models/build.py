@@ -95,6 +95,8 @@ def restore(tensors: dict[str, Tensor], description: dict[str, Any], device: tor
     dtypes = {t.dtype for t in parameters.values()}
     if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64}:
         raise ValueError(f"parameters must be all float32 or all float64, got {sorted(map(str, dtypes))}")
+    if tensors["order"].dtype != torch.int64:
+        raise ValueError(f"order must be a permutation in int64, got {tensors['order'].dtype}")
     size = tensors["size"]
     if size.dtype != torch.int64 or size.dim() != 0:
         raise ValueError(f"size must be one int64, got {size.dtype} of shape {tuple(size.shape)}")
@@ -123,9 +125,11 @@ def _check_padding(machine: Machine) -> None:
 
 
 def _depth(description: dict[str, Any]) -> Depth:
+    if not isinstance(description, dict):
+        raise ValueError(f"unknown kind of machine: {description!r:.200}")
     settings = dict(description)
     name = settings.pop("depth", None)
-    if name not in DEPTHS or set(settings) - {"beta", "penalty"}:
+    if not isinstance(name, str) or name not in DEPTHS or set(settings) - {"beta", "penalty"}:
         raise ValueError(f"unknown kind of machine: {description!r:.200}")
     if not isinstance(settings.get("beta", 1.01), int | float):
         raise ValueError(f"beta must be a number, got {settings['beta']!r:.80}")

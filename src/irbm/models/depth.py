@@ -1,6 +1,7 @@
 """How z chooses the prefix of hidden units that takes part: not at all, up to l, or without end."""
 
 import math
+import numbers
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal, get_args
@@ -11,6 +12,7 @@ from torch import Tensor
 from irbm.ops import reference as ops
 
 Penalty = Literal["constant", "softplus"]
+LARGEST_BETA = 1e30
 
 
 class Depth(ABC):
@@ -59,7 +61,7 @@ class _Penalised(Depth):
         self._check_beta()
 
     def _check_beta(self) -> None:
-        if not (math.isfinite(self.beta) and self.beta > 0):
+        if not (_is_number(self.beta) and self.beta > 0):
             raise ValueError(f"beta must be a finite number > 0, got {self.beta!r}")
 
     def penalties(self, hidden_bias_K: Tensor) -> Tensor:
@@ -91,9 +93,14 @@ class Infinite(_Penalised):
     kind = "infinite"
 
     def _check_beta(self) -> None:
-        if not (math.isfinite(self.beta) and self.beta > 1):
+        if not (_is_number(self.beta) and self.beta > 1):
             raise ValueError(f"beta must be > 1, or the sum over z does not converge; got {self.beta!r}")
 
     @property
     def tail(self) -> float:
         return ops.log_tail(self.beta)
+
+
+def _is_number(value: object) -> bool:
+    """A real number that float32 can hold."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool) and abs(float(value)) < LARGEST_BETA

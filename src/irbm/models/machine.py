@@ -91,12 +91,13 @@ class Machine:
         return replace(self, **moved)
 
     def with_capacity(self, capacity: int) -> "Machine":
-        """The same machine padded or cut to a capacity, which must hold its l units."""
+        """A copy of the machine padded or cut to a capacity, which must hold its l units."""
         size = int(self.size)
         if capacity < max(size, 1):
             raise ValueError(f"capacity must hold the {size} trained units and at least one, got {capacity}")
         padding = torch.arange(size, capacity, device=self.order.device)
-        changed: dict[str, Any] = {"order": torch.cat([self.order[:size], padding])}
+        changed: dict[str, Any] = {name: tensor.clone() for name, tensor in self.tensors().items()}
+        changed["order"] = torch.cat([self.order[:size], padding])
         for name in ("weights", "hidden_bias", "label_weights"):
             old = getattr(self, name)
             if old is not None:

@@ -33,4 +33,5 @@ def prune(machine: Machine) -> Machine:
         if getattr(machine, name) is not None
     }
     size = torch.tensor(len(kept), device=kept.device)
-    return replace(machine, order=torch.arange(len(kept), device=kept.device), size=size, **changed)
+    pruned = replace(machine, order=torch.arange(len(kept), device=kept.device), size=size, **changed)
+    return pruned.with_capacity(len(kept))

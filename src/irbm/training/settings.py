@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
+import numpy as np
+
 Rule = tuple[Callable[[Any], bool], str]
 
 
@@ -80,7 +82,12 @@ class Settings:
         for field in fields(self):
             accepts, words = RULES[field.name]
             value = getattr(self, field.name)
+            if isinstance(value, np.generic):  # as a search over an array gives them
+                value = value.item()
+                object.__setattr__(self, field.name, value)
             if not accepts(value):
                 raise ValueError(f"{field.name} must be {words}, got {value!r}")
+        if self.gradient == "sampled" and self.objective != "generative":
+            raise ValueError(f"gradient='sampled' goes with objective='generative', got objective={self.objective!r}")
         if self.n_chains is not None and not self.persistent:
             raise ValueError(f"n_chains={self.n_chains} needs persistent=True: CD starts one chain at each example")
