@@ -49,7 +49,10 @@ class _Classifier(ClassifierMixin, Trainable):
         if first:
             if classes is None:
                 raise ValueError("classes must be given at the first call of partial_fit: all labels that may come")
-            self.classes_ = np.unique(np.asarray(classes))
+            names = np.unique(np.asarray(classes))
+            if not len(names):
+                raise ValueError("classes must name at least one label, got none")
+            self.classes_ = names
         return self._continue(X, self._codes(y), len(self.classes_))
 
     def _checked_pair(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:

@@ -87,16 +87,29 @@ class Trainable(Boltzmann):
         if resume_from is None:
             self._state = self._fresh_state(X.shape[1], n_classes, settings)
         else:
-            self._state = self._saved_state(resume_from, X.shape[1], n_classes, settings)
+            self._state = self._saved_state(resume_from, X.shape, n_classes, settings)
         return self._train(X, y, settings, settings.n_iter, callbacks)
 
-    def _saved_state(self, path: str | Path, n_visible: int, n_classes: int, settings: Settings) -> TrainingState:
+    def _saved_state(
+        self, path: str | Path, shape: tuple[int, int], n_classes: int, settings: Settings
+    ) -> TrainingState:
         state, saved = checkpoint.load(path, choose_device(self.device))
         checkpoint.check_same(saved, settings)
-        found = (state.machine.depth, state.machine.n_visible, state.machine.n_classes)
-        wanted = (self._depth(), n_visible, n_classes)
+        machine = state.machine
+        found = {
+            "depth": machine.depth,
+            "examples": (state.n_examples, machine.n_visible),
+            "classes": machine.n_classes,
+            "n_components": int(machine.size) if hasattr(self, "n_components") else self._first_size(),
+        }
+        wanted = {
+            "depth": self._depth(),
+            "examples": shape,
+            "classes": n_classes,
+            "n_components": self._first_size(),
+        }
         if found != wanted:
-            raise ValueError(f"{path} is of another run: (depth, visible units, classes) are {found}, not {wanted}")
+            raise ValueError(f"{path} is of another run: it has {found}, not {wanted}")
         return state
 
     def _continue(self, X: Any, y: NDArray[np.int64] | None, n_classes: int) -> Self:

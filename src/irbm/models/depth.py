@@ -4,7 +4,7 @@ import math
 import numbers
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -101,6 +101,7 @@ class Infinite(_Penalised):
         return ops.log_tail(self.beta)
 
 
-def _is_number(value: object) -> bool:
+def _is_number(value: Any) -> bool:
     """A real number that float32 can hold."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and abs(float(value)) < LARGEST_BETA
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return real and bool(-LARGEST_BETA < value < LARGEST_BETA)

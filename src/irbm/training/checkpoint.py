@@ -15,11 +15,11 @@ from irbm.files import read_tensors, write_tensors
 from irbm.models.build import describe, restore
 from irbm.training.callbacks import Callback
 from irbm.training.chains import Chains
-from irbm.training.optim import OptimizerState
+from irbm.training.optim import ROWS, OptimizerState
 from irbm.training.settings import Settings
 from irbm.training.trainer import Report, Trainer, TrainingState
 
-COUNTERS = ("seed", "step", "epoch", "batch")
+COUNTERS = ("seed", "step", "epoch", "batch", "n_examples")
 
 
 def save(path: str | Path, state: TrainingState, settings: Settings) -> None:
@@ -49,7 +49,8 @@ def load(path: str | Path, device: torch.device | str = "cpu") -> tuple[Training
             **_counters(about["counters"]),
         )
         _check_fit(state, settings)
-    except (KeyError, TypeError, AttributeError) as error:
+        _check_values(state)
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ValueError(f"{path} is not a sound checkpoint: {error!r}") from None
     except ValueError as error:
         raise ValueError(f"{path} is not a sound checkpoint: {error}") from None
@@ -88,6 +89,28 @@ def _check_fit(state: TrainingState, settings: Settings) -> None:
             raise ValueError(f"its {part} does not fit its machine: expected {expected}, got {found}")
     if state.sums.shape != fresh.sums.shape or state.sums.dtype != fresh.sums.dtype:
         raise ValueError(f"sums must be two float64, got {state.sums.dtype} of shape {tuple(state.sums.shape)}")
+
+
+def _check_values(state: TrainingState) -> None:
+    """What shapes and types do not tell: counts that are none, sums that cannot be, chains of something else."""
+    optimizer, chains, machine = state.optimizer, state.chains, state.machine
+    padding = ~machine.trained
+    rows = {n: t for n, t in optimizer.tensors().items() if n.split(".")[-1] in (*ROWS, "age")}
+    numbers_of = [value for report in state.history for value in asdict(report).values()]
+    sound = {
+        "optimiser": all(bool(torch.isfinite(t).all()) for t in optimizer.tensors().values()),
+        "ages or squares": all(
+            bool((t >= 0).all()) for t in [optimizer.age_K, optimizer.step, *optimizer.squares.values()]
+        ),
+        "padding": not any(bool(t[padding].any()) for t in rows.values()),
+        "chains": chains.v_ND is None or bool(((chains.v_ND == 0) | (chains.v_ND == 1)).all()),
+        "chains' labels": chains.y_N is None or bool(((chains.y_N >= 0) & (chains.y_N < machine.n_classes)).all()),
+        "sums": bool(torch.isfinite(state.sums).all()),
+        "history": len(state.history) == state.epoch and all(type(value) in (int, float) for value in numbers_of),
+    }
+    wrong = [name for name, holds in sound.items() if not holds]
+    if wrong:
+        raise ValueError(f"its {wrong[0]} cannot be")
 
 
 def check_same(saved: Settings, wanted: Settings) -> None:

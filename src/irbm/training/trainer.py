@@ -24,13 +24,14 @@ from irbm.training.settings import Settings
 
 SEGMENT = 32  # steps between two looks of the host at the size; the capacity has room for as many new units
 CAPACITY_UNIT = 32
+DIVERGED = 1e6  # no parameter that means anything is as large
 
 # The first number of a random stream's key after the seed: what the stream is for.
 FOR_STEPS, FOR_SHUFFLES, FOR_CHAINS = 0, 1, 2
 
 
 class DivergenceError(RuntimeError):
-    """Parameters are no longer finite."""
+    """Parameters are no longer finite, or larger than any that mean something."""
 
 
 def _noise(machine: Machine, *key: int) -> Noise:
@@ -64,6 +65,7 @@ class TrainingState:
     step: int = 0
     epoch: int = 0  # passes finished
     batch: int = 0  # batches of the current pass done
+    n_examples: int = 0  # of the data of the current or the last pass
     history: list[Report] = field(default_factory=list)
 
     @classmethod
@@ -110,6 +112,7 @@ class Trainer:
         self.X = X.to(device)
         self.y = None if y is None else y.to(device)
         self.n_batches = -(-len(X) // settings.batch_size)
+        state.n_examples = len(X)
         self._stopped = False
         self._noise = stream(device, state.machine.weights.dtype)
         self._limits = torch.zeros(2, dtype=torch.float64, device=device)
@@ -177,10 +180,10 @@ class Trainer:
             callback.after_segment(self)
 
     def _check_finite(self) -> None:
-        total = sum(t.sum() for t in self.machine.tensors().values() if t.is_floating_point())
-        if not bool(torch.isfinite(torch.as_tensor(total))):
+        largest = torch.stack([t.abs().max() for t in self.machine.tensors().values() if t.is_floating_point()])
+        if not bool((largest < DIVERGED).all()):  # false for NaN too
             raise DivergenceError(
-                f"parameters are not finite after step {self.state.step}: lower learning_rate "
+                f"parameters have run away after step {self.state.step}: lower learning_rate "
                 f"(now {self.settings.learning_rate}), or set max_norm"
             )
 
