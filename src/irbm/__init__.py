@@ -3,8 +3,7 @@
 from irbm import data
 from irbm.estimators import RBM, InfiniteRBM, InfiniteRBMClassifier, OrderedRBM, RBMClassifier
 from irbm.evaluation.partition import LogPartition
-
-__version__ = "0.1.0"
+from irbm.version import __version__
 
 __all__ = [
     "RBM",

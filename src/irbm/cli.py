@@ -1,14 +1,23 @@
 """The command line: ``irbm``."""
 
+import io
+import math
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
+import torch
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 
 from irbm import data
+from irbm.data import sources
+from irbm.estimators.base import check_count
+from irbm.files import write_bytes
 from irbm.runs import Config, Run, read_toml
 from irbm.training import DivergenceError
 from irbm.training.progress import ProgressBar
@@ -23,11 +32,19 @@ app = typer.Typer(
 console = Console()
 
 INTERRUPTED = 130
+DEMO_RUN = Path("runs/demo")
+DEMO_BUDGET = 1000  # points of the longest annealing schedule
+DEMO: dict[str, Any] = {"dataset": "digits", "n_iter": 100}
 
 
 @app.callback()
 def options(debug: Annotated[bool, typer.Option("--debug", help="Show a traceback on errors.")] = False) -> None:
     """Restricted Boltzmann machines that choose their own size."""
+
+
+def _say(text: str) -> None:
+    """A line as it is: no wrapping, no markup, so that paths can be copied."""
+    console.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
 def parse_regroup(text: str) -> str | float:
@@ -44,13 +61,16 @@ def parse_optional(text: str) -> float | str:
 
 
 def _option(help_text: str, panel: str, **more: Any) -> Any:
-    return typer.Option(help=help_text, rich_help_panel=panel, show_default=False, **more)
+    return typer.Option(help=escape(help_text), rich_help_panel=panel, show_default=False, **more)
 
 
 @app.command()
 def train(
     dataset: Annotated[
-        str, typer.Argument(help=f"One of {', '.join(data.KNOWN)}, or a .npz, .npy, .csv, .mat or .h5 file.")
+        str,
+        typer.Argument(
+            metavar="DATASET", help=f"One of {', '.join(data.KNOWN)}, or a .npz, .npy, .csv, .mat or .h5 file."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The run directory to write.")],
     config: Annotated[Path | None, typer.Option(help="A TOML file of settings; flags win over it.")] = None,
@@ -94,6 +114,8 @@ def train(
     given = {n: v for n, v in locals().items() if n not in control and n != "control" and v is not None}
     flags = {n: None if v == "none" else v for n, v in given.items()}
     run = Run(out)
+    if run.files() and not run.exists() and not force:
+        raise ValueError(f"{out} holds {run.files()[0].name} that is not of a run: --force replaces it")
     if run.exists() and not force:
         if not resume:
             raise ValueError(f"{out} holds a run already: --resume continues it, --force starts over")
@@ -120,10 +142,10 @@ def _train(run: Run, examples: data.Dataset, quiet: bool) -> None:
     config = run.config()
     step, epoch = run.position()
     if epoch >= config.complete()["n_iter"] and run.model_file.is_file():
-        console.print(f"{run.path} has ended training already, at epoch {epoch}, step {step}")
+        _say(f"{run.path} has ended training already, at epoch {epoch}, step {step}")
         return
     if step:
-        console.print(f"resumed from step {step} (epoch {epoch})")
+        _say(f"resumed from step {step} (epoch {epoch})")
     if quiet:
         ended = run.train(examples.train.X)
     else:
@@ -131,13 +153,167 @@ def _train(run: Run, examples: data.Dataset, quiet: bool) -> None:
             ended = run.train(examples.train.X, [bar])
     if not ended:
         step, epoch = run.position()
-        console.print(f"stopped at step {step} (epoch {epoch}); add --resume to the same command to go on")
+        command = shlex.join(["irbm", "train", config.dataset, "--out", str(run.path), "--resume"])
+        _say(f"stopped at step {step} (epoch {epoch}); to go on: {command}")
         raise typer.Exit(INTERRUPTED)
     last = run.metrics()[-1]
-    console.print(
+    _say(
         f"{run.path}: {last['n_components']:.0f} hidden units (effective size {last['effective_size']:.1f}) "
         f"after {last['epoch']:.0f} epochs, reconstruction error {last['reconstruction_error']:.4f}"
     )
+
+
+# -- what came of it ----------------------------------------------------------------------------------------
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory that has ended training.")],
+) -> None:
+    """Write RUN/report.html: one page with curves, filters, samples and depths, which opens from disk.
+
+    Example: irbm report runs/digits
+    """
+    from irbm.report import write_report  # matplotlib is slow to import
+
+    _say(str(write_report(Run(run))))
+
+
+@app.command()
+def sample(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory that has ended training.")],
+    out: Annotated[Path, typer.Option(help="The file to write: a picture (.png), or an array (.npy) of 0 and 1.")],
+    n_samples: Annotated[int, typer.Option(help="How many, each from a chain of its own.")] = 100,
+    n_steps: Annotated[int, typer.Option(help="Gibbs steps from uniform noise.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Draw samples from a trained machine into a picture or an array.
+
+    Examples: irbm sample runs/digits --out samples.png
+
+    irbm sample runs/digits --out samples.npy --n-samples 10000 --n-steps 500 --seed 1
+    """
+    if out.suffix not in (".png", ".npy"):
+        raise ValueError(f"out must end in .png or .npy, got {str(out)!r}")
+    if out.exists() and not force:
+        raise ValueError(f"{out} exists already: --force overwrites it")
+    check_count("n_samples", n_samples)
+    check_count("n_steps", n_steps)
+    if seed < 0:
+        raise ValueError(f"seed must be a whole number >= 0, got {seed}")
+    shape = _image_shape(Run(run)) if out.suffix == ".png" else None
+    from irbm.report import binary_model, run_chains  # matplotlib is slow to import
+
+    drawn = run_chains(binary_model(Run(run)), n_samples, n_steps, seed)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes(out, _as_npy(drawn) if shape is None else _as_png(drawn.reshape(-1, *shape)))
+    _say(str(out))
+
+
+def _image_shape(run: Run) -> tuple[int, int]:
+    examples = run.config().load_data()
+    if examples.image_shape is None:
+        raise ValueError(f"{examples.name} has no image shape to draw: use --out with a name that ends in .npy")
+    return examples.image_shape
+
+
+def _as_png(images: NDArray[np.uint8]) -> bytes:
+    from irbm import plots  # matplotlib is slow to import
+
+    return plots.to_png(plots.image_grid(images, columns=math.ceil(math.sqrt(len(images)))))
+
+
+def _as_npy(samples: NDArray[np.uint8]) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, samples)
+    return buffer.getvalue()
+
+
+# -- data ---------------------------------------------------------------------------------------------------
+
+
+@app.command("data")
+def data_command(
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A known set to find or download, or your own file.")
+    ] = None,
+    binarize: Annotated[float | None, typer.Option(help="Map values above it to 1, for your own files.")] = None,
+) -> None:
+    """List the known data sets and where their files are; or find, download and verify one.
+
+    Examples: irbm data
+
+    irbm data mnist
+    """
+    if name is None:
+        for known in data.KNOWN:
+            _say(f"{known}: {_whereabouts(known)}")
+        return
+    examples = data.load(name, binarize=binarize)
+    for path in data.fetch(name, progress=False) if name in data.KNOWN else ():
+        _say(f"{path}: verified")
+    for part in ("train", "validation", "test"):
+        split = getattr(examples, part)
+        labels = "no labels" if split.y is None else f"{len(np.unique(split.y))} classes"
+        _say(f"{part}: {len(split.X):,} x {split.X.shape[1]}, {labels}")
+    _say(examples.note)
+
+
+def _whereabouts(name: str) -> str:
+    """Where the files of a known set are, or how to get them. Nothing is read or downloaded."""
+    if not data.SOURCES[name]:
+        return "comes with scikit-learn"
+    folders = list(sources._folders())
+    found = [next((f / s.file for f in folders if (f / s.file).is_file()), None) for s in data.SOURCES[name]]
+    if all(found):
+        return ", ".join(map(str, found))
+    if all(source.urls for source in data.SOURCES[name]):
+        return f"not here; `irbm data {name}` downloads it"
+    missing = data.SOURCES[name][0]
+    return f"not here; get it from {missing.home} and put it at {folders[0] / missing.file}"
+
+
+# -- demo ---------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def demo(
+    out: Annotated[
+        Path | None, typer.Option(help=escape(f"The run directory. [{DEMO_RUN}, which is replaced]"))
+    ] = None,
+    n_iter: Annotated[int, typer.Option(help="Passes over the data.")] = DEMO["n_iter"],
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Start over where --out holds a run already.")] = False,
+) -> None:
+    """Train an infinite RBM on the bundled digits and write a report: a minute from start to end.
+
+    Example: irbm demo
+    """
+    run = Run(out or DEMO_RUN)
+    if out is not None and run.exists() and not force:
+        raise ValueError(f"{out} holds a run already: --force starts over")
+    torch.set_num_threads(1)  # digits are too small to gain by a second one, which on a busy machine costs tenfold
+    config = Config.from_table(DEMO | {"n_iter": n_iter, "seed": seed})
+    examples = config.load_data()
+    run.begin(config)
+    _say(f"training an infinite RBM with random permutation: {examples.note}")
+    _train(run, examples, quiet=False)
+    _say(_likelihood_line(run.model(), examples))
+    from irbm.report import write_report  # matplotlib is slow to import
+
+    _say(f"report: {write_report(run)}")
+    again = shlex.join(["irbm", "train", "digits", "--out", str(run.path), "--resume", "--n-iter", str(2 * n_iter)])
+    _say(f"next: open the report in a browser; train on with {again}; or train on your own data: irbm train --help")
+
+
+def _likelihood_line(model: Any, examples: data.Dataset) -> str:
+    """The mean log-likelihood of the test set, with the bracket of ln Z and the verdict on it."""
+    log_z = model.log_partition(data=examples.train.X, budget=DEMO_BUDGET)
+    mean = float(-model.free_energy(examples.test.X).mean())
+    low, high = mean - log_z.upper, mean - log_z.lower
+    verdict = "reliable" if log_z.reliable else f"NOT reliable: {log_z.reason}"
+    return f"mean log-likelihood of {len(examples.test.X)} test examples: in [{low:.2f}, {high:.2f}] nats, {verdict}"
 
 
 def main() -> None:

@@ -1,0 +1,149 @@
+"""Pictures of machines and of their training: arrays in, a matplotlib figure out. Nothing global is touched.
+
+Shapes: n images of h x w pixels; n examples, l hidden units.
+"""
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+DPI = 160
+WIDTH = 7.0  # inches, of a figure that fills a page
+GAP = "#c3cad4"
+INK = "#22262d"
+FAINT = "#5c6470"
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart.
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+SIZES = {
+    "n_components": ("hidden units $l$", INK, "-"),
+    "effective_size": ("effective size $N_h$", BLUE, "-"),
+    "mean_z": ("mean likeliest $z$", VERMILION, "-"),
+    "regrouped": ("regrouped units $M_t$", GREEN, "--"),
+}
+
+
+def to_png(figure: Figure) -> bytes:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=DPI)
+    return buffer.getvalue()
+
+
+# -- images -------------------------------------------------------------------------------------------------
+
+
+def image_grid(images: NDArray[Any], columns: int = 10, *, title: str = "", diverging: bool = False) -> Figure:
+    """Images (n, h, w), row by row.
+
+    0 is white and 1 is black; or, ``diverging``, for weights: white at 0, red above it, blue below, one scale for all.
+    """
+    cells = _tiled(np.asarray(images, np.float64), columns)
+    enlarged = max(1, int(WIDTH * DPI) // cells.shape[1])  # whole pixels a cell, so that all gaps look alike
+    height, width = (enlarged * count / DPI for count in cells.shape)
+    head, side = 0.32 if title else 0.0, 0.75 if diverging else 0.0
+    figure = Figure(figsize=(width + side, height + head), facecolor="white")
+    axes = figure.add_axes((0, 0, width / (width + side), height / (height + head)), facecolor=GAP)
+    _bare(axes)
+    limit = _limit(images) if diverging else 1.0
+    lowest, colours = (-limit, "RdBu_r") if diverging else (0.0, "Greys")
+    picture = axes.imshow(cells, cmap=colours, vmin=lowest, vmax=limit, interpolation="nearest", aspect="auto")
+    if diverging:
+        key = figure.add_axes(
+            ((width + 0.1) / (width + side), 0.02, 0.1 / (width + side), 0.9 * height / (height + head))
+        )
+        bar = figure.colorbar(picture, cax=key, extend="both")
+        bar.ax.tick_params(labelsize=8, colors=FAINT)
+        bar.set_label("weight", fontsize=8, color=FAINT)
+    figure.text(0, 1, title, va="top", fontsize=11, color=INK)
+    return figure
+
+
+def _tiled(images: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
+    """One array of all images, with a line of NaN around each."""
+    n, h, w = images.shape
+    columns = min(columns, n)
+    rows = -(-n // columns)
+    cells = np.full((rows * columns, h + 1, w + 1), np.nan)
+    cells[:n, :h, :w] = images
+    grid = cells.reshape(rows, columns, h + 1, w + 1).swapaxes(1, 2).reshape(rows * (h + 1), columns * (w + 1))
+    return np.pad(grid, ((1, 0), (1, 0)), constant_values=np.nan)
+
+
+def _limit(images: NDArray[Any]) -> float:
+    """The end of the scale: few weights lie beyond it, and those cannot wash out all others."""
+    return float(np.quantile(np.abs(images), 0.995)) or 1.0
+
+
+def _bare(axes: Axes) -> None:
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+
+
+# -- training -----------------------------------------------------------------------------------------------
+
+
+def curves(rows: Sequence[Mapping[str, float]]) -> Figure:
+    """The sizes and the reconstruction error of each epoch, from rows of metrics."""
+    figure = Figure(figsize=(WIDTH, 2.9), facecolor="white", layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=[3, 2])
+    epoch = [row["epoch"] for row in rows]
+    marker = "o" if len(rows) == 1 else None
+    for name, (label, colour, style) in SIZES.items():
+        values = [row[name] for row in rows]
+        if any(values):
+            left.plot(epoch, values, style, color=colour, label=label, linewidth=1.6, marker=marker)
+    left.legend(frameon=False, fontsize=8, labelcolor=INK)
+    error = [row["reconstruction_error"] for row in rows]
+    right.plot(epoch, error, color=PURPLE, linewidth=1.6, marker=marker)
+    _label(left, "Size", "epoch", "hidden units")
+    _label(right, "Reconstruction error", "epoch", "mean |v - p(v | h)| a pixel")
+    for axes in (left, right):
+        axes.set_ylim(bottom=0)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(axis="y", color=GAP, linewidth=0.6, alpha=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    return figure
+
+
+def _label(axes: Axes, title: str, x: str, y: str) -> None:
+    axes.set_title(title, fontsize=11, color=INK, loc="left")
+    axes.set_xlabel(x, fontsize=9, color=FAINT)
+    axes.set_ylabel(y, fontsize=9, color=FAINT)
+    axes.tick_params(labelsize=8, colors=FAINT)
+
+
+# -- depth --------------------------------------------------------------------------------------------------
+
+
+def depth_map(log_p_z: NDArray[Any], *, tail: bool = True) -> Figure:
+    """p(z | v) of n examples, (n, l+1), sorted by their likeliest z; the last column, z > l, stands apart, framed.
+
+    ``tail=False``: (n, l), for a machine whose z ends at l.
+    """
+    p_z = np.exp(np.asarray(log_p_z, np.float64))
+    p_z = p_z[np.argsort(p_z.argmax(axis=1), kind="stable")]
+    inside = p_z[:, :-1] if tail else p_z
+    n, l = inside.shape
+    figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
+    axes = figure.subplots(1, 1 + tail, squeeze=False, width_ratios=[24, 1][: 1 + tail])[0]
+    # Where most rows have their peak; the few sharper ones are beyond the scale.
+    scale: dict[str, Any] = {"cmap": "GnBu", "vmin": 0, "vmax": max(float(np.quantile(p_z.max(1), 0.9)), 1e-6)}
+    picture = axes[0].imshow(inside, aspect="auto", extent=(0.5, l + 0.5, n + 0.5, 0.5), **scale)
+    _label(axes[0], "p(z | v) of each example", "z, hidden units that take part", "examples, by likeliest z")
+    axes[0].xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes[0].spines[:].set_color(GAP)
+    if tail:
+        axes[1].imshow(p_z[:, -1:], aspect="auto", **scale)
+        axes[1].set(xticks=[0], xticklabels=["z > l"], yticks=[])
+        axes[1].tick_params(labelsize=8, colors=VERMILION)
+        axes[1].spines[:].set_color(VERMILION)
+    bar = figure.colorbar(picture, ax=axes, extend="max", pad=0.02)
+    bar.set_label("p(z | v)", fontsize=9, color=FAINT)
+    bar.ax.tick_params(labelsize=8, colors=FAINT)
+    return figure

@@ -1,0 +1,452 @@
+"""The command line from outside: exit status, what is printed, what is left on disk.
+
+`irbm` calls main() in this process, which is quick; signals and the true exit status need a process of their own.
+"""
+
+import csv
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import irbm.report
+from irbm import cli, data
+from irbm.data import sources
+from irbm.runs import Run
+
+SOURCE = Path(__file__).parent.parent / "src"
+COMMANDS = ("train", "report", "sample", "data", "demo")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Tiny machines gain nothing from a second thread, and lose much where tests run side by side."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+class Outcome:
+    def __init__(self, status, out, err):
+        self.status, self.out, self.err = status, out, err
+
+
+@pytest.fixture
+def irbm_(capsys, monkeypatch):
+    """Calls `irbm` with arguments."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["irbm", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return Outcome(ended.value.code or 0, *capsys.readouterr())
+
+    return call
+
+
+def in_a_process(*arguments, **more):
+    command = [sys.executable, "-m", "irbm.cli", *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A finished run of two epochs. Tests only read it."""
+    path = tmp_path_factory.mktemp("trained") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["irbm", "train", "digits", "--out", str(path), "--n-iter", "2", "--quiet"])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+    assert not ended.value.code
+    return path
+
+
+@pytest.fixture
+def shapeless(tmp_path, irbm_):
+    """A run on a user's own file, which has no image shape."""
+    file = tmp_path / "own.npy"
+    np.save(file, np.random.default_rng(0).integers(0, 2, (60, 12), np.uint8))
+    assert irbm_("train", file, "--out", tmp_path / "own", "--n-iter", 1, "--quiet").status == 0
+    return tmp_path / "own"
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def same_parameters(one, other):
+    """Bit by bit. The files differ in the order of their metadata."""
+    ours, theirs = load_file(one), load_file(other)
+    return ours.keys() == theirs.keys() and all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def said_why(outcome, *words):
+    """One line on standard error, which says these words."""
+    assert outcome.err.startswith("error: ")
+    assert outcome.err.count("\n") == 1
+    for word in words:
+        assert word in outcome.err
+    return True
+
+
+# -- train --------------------------------------------------------------------------------------------------
+
+
+def test_train_writes_a_run_directory(trained):
+    names = {path.name for path in trained.iterdir()}
+    assert {"config.toml", "checkpoint.safetensors", "model.safetensors", "metrics.csv"} <= names
+    assert any(name.startswith("events.out.tfevents") for name in names)
+    assert Run(trained).position() == (26, 2)
+
+
+def test_metrics_are_one_row_an_epoch(trained):
+    with open(trained / "metrics.csv", newline="") as file:
+        rows = [{n: float(v) for n, v in row.items()} for row in csv.DictReader(file)]
+    assert [row["epoch"] for row in rows] == [1, 2]
+    assert rows[-1]["n_components"] == Run(trained).model().n_components_
+    assert all(math.isfinite(value) for row in rows for value in row.values())
+
+
+def test_train_says_what_came_of_it(irbm_, tmp_path):
+    outcome = irbm_("train", "digits", "--out", tmp_path / "run", "--n-iter", 1)
+    assert outcome.status == 0
+    assert outcome.out.startswith(f"{tmp_path / 'run'}: {Run(tmp_path / 'run').model().n_components_} hidden units")
+
+
+def test_brackets_in_a_path_are_printed(irbm_, tmp_path):
+    outcome = irbm_("train", "digits", "--out", tmp_path / "[red]", "--n-iter", 1, "--quiet")
+    assert str(tmp_path / "[red]") in outcome.out
+
+
+def test_a_run_is_not_overwritten(irbm_, trained):
+    before = contents(trained)
+    outcome = irbm_("train", "digits", "--out", trained, "--n-iter", 1, "--quiet")
+    assert outcome.status == 2
+    assert said_why(outcome, str(trained), "--resume", "--force")
+    assert contents(trained) == before
+
+
+def test_force_starts_over(irbm_, tmp_path):
+    for seed in (1, 2):
+        arguments = ("train", "digits", "--out", tmp_path, "--n-iter", 1, "--seed", seed, "--force", "--quiet")
+        assert irbm_(*arguments).status == 0
+    assert Run(tmp_path).config().seed == 2
+    assert Run(tmp_path).position() == (13, 1)
+    assert len(list(tmp_path.glob("events.*"))) == 1
+
+
+def test_resume_of_a_finished_run_ends_at_once(irbm_, trained):
+    before = contents(trained)
+    outcome = irbm_("train", "digits", "--out", trained, "--resume")
+    assert outcome.status == 0
+    assert "ended training already, at epoch 2, step 26" in outcome.out
+    assert contents(trained) == before
+
+
+def test_resume_starts_a_missing_run_and_goes_on_with_more_epochs(irbm_, trained, tmp_path):
+    for n_iter in (1, 2):
+        outcome = irbm_("train", "digits", "--out", tmp_path / "run", "--n-iter", n_iter, "--resume", "--quiet")
+        assert outcome.status == 0
+    assert "resumed from step 13 (epoch 1)" in outcome.out
+    assert same_parameters(tmp_path / "run" / "model.safetensors", trained / "model.safetensors")
+    assert (tmp_path / "run" / "config.toml").read_bytes() == (trained / "config.toml").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        (("--learning-rate", "0.3"), "learning_rate"),
+        (("--seed", "7"), "seed"),
+        (("--model", "fixed"), "model"),
+    ],
+)
+def test_resume_refuses_other_settings(irbm_, trained, flags, name):
+    before = contents(trained)
+    outcome = irbm_("train", "digits", "--out", trained, "--resume", *flags)
+    assert outcome.status == 2
+    assert said_why(outcome, name, flags[1])
+    assert contents(trained) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("digits", "--learning-rate", "-0.1"), ("learning_rate", "-0.1")),
+        (("digits", "--beta", "1"), ("beta", "1")),
+        (("digits", "--n-iter", "0"), ("n_iter", "0")),
+        (("digits", "--gibbs-steps", "-1"), ("gibbs_steps", "-1")),
+        (("digits", "--regroup", "1.5"), ("regroup", "1.5")),
+        (("digits", "--optimizer", "best"), ("optimizer", "best")),
+        (("digits", "--seed", "-1"), ("seed", "-1")),
+        (("digits", "--model", "cubic"), ("model", "cubic")),
+        (("digits", "--model", "fixed", "--beta", "1.1"), ("beta", "fixed")),
+        (("digits", "--n-components", "10"), ("n_components", "infinite")),
+        (("digits", "--device", "abacus"), ("device", "abacus")),
+        (("digits", "--binarize", "0.5"), ("binarize", "digits")),
+        (("nonsense",), ("nonsense", "digits")),
+    ],
+)
+def test_bad_settings_end_with_status_2_and_leave_nothing(irbm_, tmp_path, arguments, words):
+    outcome = irbm_("train", *arguments, "--out", tmp_path / "run")
+    assert outcome.status == 2
+    assert said_why(outcome, *words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_file_ends_with_status_1_and_leaves_nothing(irbm_, tmp_path):
+    missing = tmp_path / "missing.npy"
+    outcome = irbm_("train", missing, "--out", tmp_path / "run")
+    assert outcome.status == 1
+    assert said_why(outcome, str(missing))
+    outcome = irbm_("train", "digits", "--config", tmp_path / "no.toml", "--out", tmp_path / "run")
+    assert outcome.status == 1
+    assert said_why(outcome, "no.toml")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_configuration_of_a_run_gives_the_same_run(irbm_, trained, tmp_path):
+    again = tmp_path / "again"
+    assert irbm_("train", "digits", "--config", trained / "config.toml", "--out", again, "--quiet").status == 0
+    assert same_parameters(again / "model.safetensors", trained / "model.safetensors")
+    assert (again / "config.toml").read_bytes() == (trained / "config.toml").read_bytes()
+
+
+def test_flags_win_over_the_configuration(irbm_, tmp_path):
+    config = tmp_path / "settings.toml"
+    config.write_text('n_iter = 1\nmax_norm = "none"\nlearning_rate = 0.2\n')
+    flags = ("--learning-rate", "0.1", "--regroup", "none")
+    assert irbm_("train", "digits", "--config", config, "--out", tmp_path / "run", "--quiet", *flags).status == 0
+    table = Run(tmp_path / "run").config().complete()
+    assert (table["n_iter"], table["max_norm"], table["learning_rate"], table["regroup"]) == (1, None, 0.1, None)
+
+
+@pytest.mark.parametrize("text", ["n_iter = ", "n_epochs = 3"])
+def test_a_bad_configuration_is_refused(irbm_, tmp_path, text):
+    config = tmp_path / "settings.toml"
+    config.write_text(text)
+    outcome = irbm_("train", "digits", "--config", config, "--out", tmp_path / "run")
+    assert outcome.status == 2
+    assert said_why(outcome)
+    assert not (tmp_path / "run").exists()
+
+
+def test_ctrl_c_leaves_a_checkpoint_and_the_resumed_run_is_the_same(irbm_, tmp_path):
+    stopped, whole = Run(tmp_path / "stopped run"), Run(tmp_path / "whole")
+    flags = ("--n-iter", 8, "--batch-size", 20, "--quiet")
+    process = in_a_process("train", "digits", "--out", stopped.path, *flags)
+    while not stopped.checkpoint_file.exists() and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    said = re.fullmatch(r"stopped at step (\d+) \(epoch (\d+)\); to go on: irbm (.*)\n", out)
+    assert stopped.position() == (int(said[1]), int(said[2]))
+    assert stopped.position()[1] < 8
+    assert not stopped.model_file.exists()
+
+    resumed = irbm_(*shlex.split(said[3]), "--quiet")
+    assert resumed.status == 0
+    assert f"resumed from step {said[1]} " in resumed.out
+    assert irbm_("train", "digits", "--out", whole.path, *flags).status == 0
+    assert same_parameters(stopped.model_file, whole.model_file)
+
+
+# -- errors and help ----------------------------------------------------------------------------------------
+
+
+def test_a_process_ends_with_one_line_and_status_2():
+    process = in_a_process("train", "nonsense", "--out", "nowhere")
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert said_why(Outcome(2, out, err), "nonsense")
+
+
+def test_debug_shows_the_traceback(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["irbm", "--debug", "train", "nonsense", "--out", "nowhere"])
+    with pytest.raises(ValueError, match="nonsense"):
+        cli.main()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_teaches_with_an_example(irbm_, command):
+    outcome = irbm_(command, "--help")
+    assert outcome.status == 0
+    assert re.search(rf"Examples?: irbm {command}", outcome.out)
+
+
+def test_help_tells_the_defaults(irbm_):
+    assert "[infinite]" in irbm_("train", "--help").out
+    assert f"[{cli.DEMO_RUN}, " in irbm_("demo", "--help").out
+
+
+def test_usage_errors_have_status_2(irbm_):
+    assert irbm_("train", "digits").status == 2
+    assert irbm_("fly").status == 2
+
+
+@pytest.mark.parametrize("command", ["report", "sample"])
+def test_commands_refuse_what_is_no_finished_run(irbm_, tmp_path, trained, command):
+    more = ("--out", tmp_path / "samples.npy") if command == "sample" else ()
+    outcome = irbm_(command, tmp_path, *more)
+    assert outcome.status == 1
+    assert said_why(outcome, str(tmp_path), "config.toml")
+    (tmp_path / "config.toml").write_bytes((trained / "config.toml").read_bytes())
+    outcome = irbm_(command, tmp_path, *more)
+    assert outcome.status == 1
+    assert said_why(outcome, "--resume")
+    assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
+# -- sample -------------------------------------------------------------------------------------------------
+
+
+def test_sample_draws_a_picture(irbm_, trained, tmp_path):
+    out = tmp_path / "new" / "samples.png"
+    outcome = irbm_("sample", trained, "--out", out, "--n-samples", 7, "--n-steps", 3)
+    assert (outcome.status, outcome.out) == (0, f"{out}\n")
+    height, width = matplotlib.image.imread(out).shape[:2]
+    assert height == width  # 3 x 3 places of 8 x 8 pixels
+    assert width % (3 * 9 + 1) == 0
+
+
+def test_sample_writes_what_the_model_draws(irbm_, trained, tmp_path):
+    out = tmp_path / "samples.npy"
+    assert irbm_("sample", trained, "--out", out, "--n-samples", 7, "--n-steps", 3, "--seed", 5).status == 0
+    drawn = np.load(out, allow_pickle=False)
+    expected = Run(trained).model().sample(7, n_steps=3, random_state=5)
+    assert drawn.dtype == np.uint8
+    np.testing.assert_array_equal(drawn, expected)
+
+
+def test_sample_overwrites_only_by_force(irbm_, trained, tmp_path):
+    out = tmp_path / "samples.npy"
+    out.write_text("mine")
+    outcome = irbm_("sample", trained, "--out", out)
+    assert outcome.status == 2
+    assert said_why(outcome, str(out), "--force")
+    assert out.read_text() == "mine"
+    assert irbm_("sample", trained, "--out", out, "--n-steps", 1, "--force").status == 0
+    assert np.load(out, allow_pickle=False).shape == (100, 64)
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        (("--out", "samples.jpg"), ".npy"),
+        (("--out", "samples.npy", "--n-samples", "0"), "n_samples"),
+        (("--out", "samples.npy", "--n-steps", "-1"), "n_steps"),
+        (("--out", "samples.npy", "--seed", "-1"), "seed"),
+    ],
+)
+def test_sample_refuses_bad_arguments(irbm_, trained, tmp_path, monkeypatch, flags, name):
+    monkeypatch.chdir(tmp_path)
+    outcome = irbm_("sample", trained, *flags)
+    assert outcome.status == 2
+    assert said_why(outcome, name, flags[-1])
+    assert not list(tmp_path.iterdir())
+
+
+def test_data_without_image_shape_are_sampled_to_an_array_only(irbm_, shapeless, tmp_path):
+    outcome = irbm_("sample", shapeless, "--out", tmp_path / "samples.png")
+    assert outcome.status == 2
+    assert said_why(outcome, "own.npy", ".npy")
+    assert not (tmp_path / "samples.png").exists()
+    assert irbm_("sample", shapeless, "--out", tmp_path / "samples.npy", "--n-steps", 2).status == 0
+    assert np.load(tmp_path / "samples.npy", allow_pickle=False).shape == (100, 12)
+
+
+# -- data ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def empty_folder(tmp_path, monkeypatch):
+    """The one folder that data are looked for in."""
+    monkeypatch.setenv("IRBM_DATA", str(tmp_path))
+    monkeypatch.setattr(sources, "_cache_folder", lambda: tmp_path / "cache")
+    return tmp_path
+
+
+def test_data_lists_the_known_sets(irbm_, empty_folder):
+    (empty_folder / "caltech101_silhouettes_28_split1.mat").touch()
+    outcome = irbm_("data")
+    assert outcome.status == 0
+    lines = dict(line.split(": ", 1) for line in outcome.out.splitlines())
+    assert tuple(lines) == data.KNOWN
+    assert lines["digits"] == "comes with scikit-learn"
+    assert lines["mnist"] == "not here; `irbm data mnist` downloads it"
+    assert lines["binarized_mnist"].endswith(f"put it at {empty_folder / 'binarized_mnist.mat'}")
+    assert lines["caltech101_silhouettes"] == str(empty_folder / "caltech101_silhouettes_28_split1.mat")
+
+
+def test_data_shows_a_set(irbm_):
+    outcome = irbm_("data", "digits")
+    assert outcome.status == 0
+    assert outcome.out.splitlines() == [
+        "train: 1,204 x 64, 10 classes",
+        "validation: 297 x 64, 10 classes",
+        "test: 296 x 64, 10 classes",
+        data.load("digits").note,
+    ]
+
+
+def test_data_verifies(irbm_, empty_folder):
+    outcome = irbm_("data", "binarized_mnist")
+    assert outcome.status == 1
+    assert said_why(outcome, "binarized_mnist.mat", str(empty_folder))
+    (empty_folder / "binarized_mnist.mat").write_bytes(b"something else")
+    outcome = irbm_("data", "binarized_mnist")
+    assert outcome.status == 2
+    assert said_why(outcome, "damaged", "SHA-256")
+
+
+def test_data_reads_a_file_of_ones_own(irbm_, tmp_path):
+    np.save(tmp_path / "own.npy", np.full((20, 3), 0.3))
+    assert said_why(irbm_("data", tmp_path / "own.npy"), "binarize")
+    outcome = irbm_("data", tmp_path / "own.npy", "--binarize", 0.2)
+    assert outcome.out.startswith("train: 16 x 3, no labels\n")
+
+
+# -- demo ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick_demo(monkeypatch):
+    """Few steps for the report, and no estimate of ln Z."""
+    monkeypatch.setattr(irbm.report, "STEPS", 2)
+    monkeypatch.setattr(cli, "_likelihood_line", lambda *_: "as likely as not")
+
+
+def test_demo_trains_and_reports(irbm_, tmp_path, quick_demo):
+    run = Run(tmp_path / "mine")
+    outcome = irbm_("demo", "--out", run.path, "--n-iter", 1, "--seed", 3)
+    assert outcome.status == 0
+    assert run.config().seed == 3
+    assert f"{run.model().n_components_} hidden units" in outcome.out
+    assert "as likely as not\n" in outcome.out
+    assert f"report: {run.path / 'report.html'}\n" in outcome.out
+    assert (run.path / "report.html").is_file()
+
+
+def test_demo_replaces_its_own_directory_and_no_other(irbm_, tmp_path, monkeypatch, quick_demo):
+    monkeypatch.chdir(tmp_path)
+    for seed in (1, 2):
+        assert irbm_("demo", "--n-iter", 1, "--seed", seed).status == 0
+        assert Run(Path("runs/demo")).config().seed == seed
+    outcome = irbm_("demo", "--out", "runs/demo", "--n-iter", 1)
+    assert outcome.status == 2
+    assert said_why(outcome, "runs/demo", "--force")
+    assert irbm_("demo", "--out", "runs/demo", "--n-iter", 1, "--force").status == 0
+    assert Run(Path("runs/demo")).config().seed == 0

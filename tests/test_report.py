@@ -1,0 +1,317 @@
+"""The report as a reader's browser takes it: parsed, its pictures decoded. And the pictures themselves."""
+
+import base64
+import io
+import json
+from html.parser import HTMLParser
+
+import matplotlib.image
+import numpy as np
+import pytest
+import torch
+from matplotlib._pylab_helpers import Gcf
+
+from irbm import data, plots, report
+from irbm.runs import Config, Run
+
+HOSTILE = "<img src=x onerror=alert(1)>&amp;'\".npy"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_steps():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "STEPS", 3)
+        yield
+
+
+class Page(HTMLParser):
+    """The tags with their attributes, and the text by tag."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.text, self._open = [], {}, []
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        self._open.append(tag)
+
+    def handle_endtag(self, tag):
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, text):
+        if self._open and text.strip():
+            self.text.setdefault(self._open[-1], []).append(text)
+
+    def pictures(self):
+        sources = [attributes["src"] for tag, attributes in self.tags if tag == "img"]
+        start = "data:image/png;base64,"
+        assert all(source.startswith(start) for source in sources)
+        return [
+            matplotlib.image.imread(io.BytesIO(base64.b64decode(source.removeprefix(start), validate=True)))
+            for source in sources
+        ]
+
+
+def is_self_contained(page):
+    """Nothing is fetched and nothing runs."""
+    fetching = {"src", "href", "srcset", "data", "action", "poster", "background", "style"}
+    for tag, attributes in page.tags:
+        assert tag not in ("script", "link", "iframe", "object", "embed", "base", "form", "a")
+        assert not any(name.startswith("on") for name in attributes)
+        assert all(attributes[name].startswith("data:") for name in fetching & set(attributes))
+    css = "".join(page.text["style"])
+    assert "url(" not in css
+    assert "@import" not in css
+    return True
+
+
+def trained(path, **table):
+    run = Run(path)
+    config = Config.from_table({"n_iter": 2, "device": "cpu"} | table)
+    run.begin(config)
+    assert run.train(config.load_data().train.X)
+    return run
+
+
+def read(run):
+    path = report.write_report(run)
+    assert path == run.path / "report.html"
+    return Page(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    return trained(tmp_path_factory.mktemp("digits"), dataset="digits")
+
+
+@pytest.fixture(scope="module")
+def page(digits):
+    return read(digits)
+
+
+@pytest.fixture
+def own_data(tmp_path):
+    file = tmp_path / HOSTILE
+    np.save(file, np.random.default_rng(0).integers(0, 2, (60, 12), np.uint8))
+    return str(file)
+
+
+# -- the page -----------------------------------------------------------------------------------------------
+
+
+def test_the_page_needs_nothing_else(digits, page):
+    assert is_self_contained(page)
+    html = (digits.path / "report.html").read_text(encoding="utf-8")
+    assert "http://" not in html
+    assert "https://" not in html
+
+
+def test_the_page_says_what_was_trained(digits, page):
+    assert page.text["h1"] == ["Infinite RBM on digits"]
+    assert any(data.load("digits").note in text for text in page.text["p"])
+    last = digits.metrics()[-1]
+    assert page.text["b"][:3] == [str(digits.model().n_components_), f"{last['effective_size']:.1f}", "2"]
+    settings = dict(zip(page.text["dt"], page.text["dd"], strict=True))
+    assert settings.keys() == digits.config().complete().keys()
+    assert (settings["n_iter"], settings["max_components"], settings["persistent"]) == ("2", "none", "yes")
+    assert torch.__version__ in page.text["footer"][0]
+
+
+def test_the_page_holds_its_pictures(digits, page):
+    curves, filters, *grids, depth = page.pictures()
+    for picture in (curves, depth):
+        assert picture.shape[1] == plots.WIDTH * plots.DPI
+    l = digits.model().n_components_
+    assert filters.shape[0] % (-(-l // 10) * 9 + 1) == 0
+    assert len(grids) == 3
+    for grid in grids:
+        assert grid.shape[0] == grid.shape[1] == 12 * (10 * 9 + 1)
+    test = data.load("digits").test.X
+    rows = np.linspace(0, len(test) - 1, 100).astype(int)
+    np.testing.assert_array_equal(pixels(grids[0], 100, (8, 8), columns=10), test[rows].reshape(-1, 8, 8))
+
+
+def test_the_same_run_gives_the_same_page_and_leaves_nothing_global(digits, page):
+    before = (digits.path / "report.html").read_bytes()
+    assert report.write_report(digits).read_bytes() == before
+    assert not Gcf.get_all_fig_managers()
+
+
+@pytest.mark.parametrize(("model", "sections"), [("ordered", ["Samples", "Depth"]), ("fixed", ["Samples"])])
+def test_machines_of_a_given_size(tmp_path, model, sections):
+    page = read(trained(tmp_path, dataset="digits", model=model, n_components=12))
+    assert page.text["h2"] == ["Settings", "Training", "Filters", *sections]
+    assert len(page.pictures()) == 4 + len(sections)
+    assert page.text["b"][0] == "12"
+
+
+def test_data_without_image_shape_and_with_a_hostile_name(tmp_path, own_data):
+    page = read(trained(tmp_path / "run", dataset=own_data))
+    assert is_self_contained(page)
+    assert page.text["h1"] == page.text["title"] == [f"Infinite RBM on {HOSTILE}"]
+    assert own_data in page.text["dd"]
+    assert page.text["h2"] == ["Settings", "Training", "Filters and samples", "Depth"]
+    assert "no image shape" in " ".join(page.text["p"])
+    assert len(page.pictures()) == 2
+
+
+def test_a_run_that_has_not_ended_has_no_report(tmp_path):
+    run = Run(tmp_path)
+    run.begin(Config.from_table({"dataset": "digits"}))
+    with pytest.raises(FileNotFoundError, match="--resume"):
+        report.write_report(run)
+    assert not (tmp_path / "report.html").exists()
+
+
+# -- evaluation.json ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def evaluation(digits):
+    path = digits.path / "evaluation.json"
+    yield path
+    path.unlink(missing_ok=True)
+
+
+def figures(reliable):
+    return {
+        "log_partition": {"value": 123.25, "lower": 123, "reliable": reliable, "reason": "<b>sum & all</b>"},
+        "test_log_likelihood": -20.125,
+    }
+
+
+def test_an_evaluation_is_shown(digits, evaluation):
+    evaluation.write_text(json.dumps(figures(reliable=True)))
+    page = read(digits)
+    assert page.text["h2"][0] == "Likelihood"
+    assert dict(zip(page.text["th"], page.text["td"], strict=True)) == {
+        "log partition, value": "123.25",
+        "log partition, lower": "123",
+        "log partition, reliable": "yes",
+        "log partition, reason": "<b>sum & all</b>",
+        "test log likelihood": "-20.125",
+    }
+    assert "not reliable" not in " ".join(page.text["p"])
+
+
+def test_an_unreliable_evaluation_is_marked(digits, evaluation):
+    evaluation.write_text(json.dumps(figures(reliable=False)))
+    assert "not reliable" in " ".join(read(digits).text["p"])
+
+
+def test_without_an_evaluation_there_is_no_likelihood(page):
+    assert page.text["h2"] == ["Settings", "Training", "Filters", "Samples", "Depth"]
+
+
+def test_a_damaged_evaluation_is_refused(digits, evaluation):
+    evaluation.write_text('{"log_partition": ')
+    with pytest.raises(ValueError, match=r"evaluation\.json"):
+        report.write_report(digits)
+
+
+# -- samples ------------------------------------------------------------------------------------------------
+
+
+def test_chains_are_those_of_the_model(digits):
+    model, X = digits.model(), data.load("digits").test.X[:5]
+    drawn = report.run_chains(model, 5, 4, seed=9)
+    np.testing.assert_array_equal(drawn, model.sample(5, n_steps=4, random_state=9))
+    moved = report.run_chains(model, X, 4, seed=9)
+    np.testing.assert_array_equal(moved, model.gibbs(X, 4, random_state=9))
+    assert (moved != X).any()
+
+
+def test_chains_take_every_step(digits, monkeypatch):
+    monkeypatch.setattr(report, "PIECE", 3)
+    model, rng = digits.model(), np.random.RandomState(9)
+    expected = model.sample(5, n_steps=3, random_state=rng)
+    for steps in (3, 1):
+        expected = model.gibbs(expected, steps, random_state=rng)
+    np.testing.assert_array_equal(report.run_chains(model, 5, 7, seed=9), expected)
+
+
+def test_chains_from_noise_and_from_examples_share_no_random_numbers(digits, monkeypatch):
+    seeds = []
+    run_chains = report.run_chains
+    monkeypatch.setattr(report, "run_chains", lambda *given: seeds.append(given[-1]) or run_chains(*given))
+    report.write_report(digits)
+    assert len(set(seeds)) == len(seeds) == 2
+
+
+def test_a_threshold_of_the_raw_data_does_not_touch_binary_examples(tmp_path):
+    file = tmp_path / "grey.npy"
+    np.save(file, np.random.default_rng(0).choice([10, 200], (60, 12)).astype(np.uint8))
+    run = trained(tmp_path / "run", dataset=str(file), binarize=127)
+    assert report.binary_model(run).gibbs(np.ones((3, 12)), clamp=np.ones(12, bool)).all()
+
+
+# -- pictures -----------------------------------------------------------------------------------------------
+
+
+def pixels(picture, n, shape, columns):
+    """The images of a grid of black and white ones, read back from the picture."""
+    h, w = shape[0] + 1, shape[1] + 1
+    scale = picture.shape[1] // (min(columns, n) * w + 1)
+    cells = picture[scale // 2 :: scale, scale // 2 :: scale, 0]
+    corners = [(1 + i // columns * h, 1 + i % columns * w) for i in range(n)]
+    return np.array([cells[y : y + shape[0], x : x + shape[1]] < 0.5 for y, x in corners], int)
+
+
+def decoded(figure):
+    return matplotlib.image.imread(io.BytesIO(plots.to_png(figure)))
+
+
+@pytest.mark.parametrize(("n", "shape", "columns"), [(7, (3, 5), 3), (4, (28, 28), 10), (1, (1, 1), 1)])
+def test_a_grid_shows_its_images_in_order(n, shape, columns):
+    images = np.random.default_rng(0).integers(0, 2, (n, *shape))
+    np.testing.assert_array_equal(pixels(decoded(plots.image_grid(images, columns)), n, shape, columns), images)
+
+
+def test_weights_share_one_scale_around_zero():
+    weights = np.zeros((2, 4, 4))
+    weights[0, 1, 1], weights[1, 2, 2] = 2.0, -1.0
+    (picture,) = plots.image_grid(weights, diverging=True).axes[0].images
+    low, high = picture.get_clim()
+    assert low == -high
+    assert high <= 2.0
+    assert np.nanmax(picture.get_array()) == 2.0
+
+
+def test_weights_that_are_all_zero_can_be_drawn():
+    assert decoded(plots.image_grid(np.zeros((1, 2, 2)), diverging=True)).size
+
+
+def test_curves_show_every_row():
+    names = ("n_components", "effective_size", "mean_z", "regrouped", "reconstruction_error")
+    rows = [{"epoch": e, **{name: e * (i + 1) for i, name in enumerate(names)}} for e in (1, 2, 3)]
+    sizes, error = plots.curves(rows).axes
+    drawn = [line.get_ydata() for line in (*sizes.lines, *error.lines)]
+    np.testing.assert_array_equal(drawn, [[row[name] for row in rows] for name in names])
+    assert sizes.get_xlabel() == error.get_xlabel() == "epoch"
+
+
+def test_curves_leave_out_what_is_always_zero():
+    row = {"epoch": 1, "n_components": 5, "effective_size": 5, "mean_z": 5, "regrouped": 0, "reconstruction_error": 0.1}
+    assert len(plots.curves([row]).axes[0].lines) == 3
+
+
+@pytest.mark.parametrize("tail", [True, False])
+def test_the_depth_map_sorts_examples_by_likeliest_z(tail):
+    p_z = np.random.default_rng(0).dirichlet(np.ones(6), size=40)
+    first, *others, _ = plots.depth_map(np.log(p_z), tail=tail).axes
+    parts = [np.asarray(axes.images[0].get_array()) for axes in (first, *others)]
+    drawn = np.hstack(parts)
+    assert [part.shape[1] for part in parts] == ([5, 1] if tail else [6])
+    assert (np.diff(drawn.argmax(axis=1)) >= 0).all()
+    np.testing.assert_allclose(np.sort(drawn, axis=0), np.sort(p_z, axis=0))
