@@ -43,15 +43,20 @@ class Round:
 
     @property
     def best(self) -> Estimate:
-        return max(self.forward, key=lambda e: e.value)
+        return max(self.forward, key=_floor)
 
     @property
     def lower(self) -> float:
-        return self.best.value - ERRORS * self.best.stderr
+        return _floor(self.best)
 
     @property
     def upper(self) -> float:
         return max(e.value + ERRORS * e.stderr for e in [self.best, *(e for _, e in self.reverse)])
+
+
+def _floor(estimate: Estimate) -> float:
+    """What a forward estimate is good for as a lower bound."""
+    return estimate.value - ERRORS * estimate.stderr
 
 
 def estimate(
@@ -99,7 +104,7 @@ def _estimate(
             bar.update(task, advance=1, description=f"ln Z in [{rounds[-1].lower:.2f}, {rounds[-1].upper:.2f}]")
             if rounds[-1].upper - rounds[-1].lower <= tol:
                 break
-            names = [e.path for e in sorted(rounds[-1].forward, key=lambda e: -e.value)[:KEPT_PATHS]]
+            names = [e.path for e in sorted(rounds[-1].forward, key=_floor, reverse=True)[:KEPT_PATHS]]
             paths = [path for path in paths if path.name in names]
             n_points *= 2
     return verdict(rounds, tol), rounds
@@ -133,7 +138,7 @@ def _round(
 ) -> Round:
     schedules = {p.name: ais.schedule_from(densities[p.name], n_points) for p in paths}
     forward = [ais.forward(p, schedules[p.name], CHAINS, noise) for p in paths]
-    best = max(forward, key=lambda e: e.value)
+    best = max(forward, key=_floor)
     path = next(p for p in paths if p.name == best.path)
     schedule = schedules[path.name]
     ladder = ais.schedule_from(densities[path.name], LADDER)
@@ -182,14 +187,15 @@ def verdict(rounds: list[Round], tol: float) -> LogPartition:
     """The bracket of the last round, widened by any earlier forward value above it, and whether to believe it."""
     last = rounds[-1]
     # Every forward value is a stochastic lower bound: the largest, of whatever length, is the one to believe.
-    best = max((r.best for r in rounds), key=lambda e: e.value)
-    lower = best.value - ERRORS * best.stderr
+    # It is taken less its errors: the mean of a few huge weights is large by chance.
+    best = max((r.best for r in rounds), key=_floor)
+    lower = _floor(best)
     upper = max(last.upper, best.value + ERRORS * best.stderr)
     width = upper - lower
     doubts = []
     if best.ess < LEAST_ESS:
         doubts.append(f"the effective sample size is {best.ess:.1f} of {CHAINS}")
-    if best.value > last.upper:
+    if lower > last.upper:
         doubts.append(f"{best.n_points} points gave more than {last.n_points} points allow")
     if width > max(tol, RELIABLE_WIDTH):
         doubts.append(f"forward and reverse estimates stay {width:.2f} nats apart after {last.n_points} points")
