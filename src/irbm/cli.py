@@ -34,7 +34,7 @@ console = Console()
 INTERRUPTED = 130
 DEMO_RUN = Path("runs/demo")
 DEMO_BUDGET = 1000  # points of the longest annealing schedule
-DEMO: dict[str, Any] = {"dataset": "digits", "n_iter": 100}
+DEMO: dict[str, Any] = {"dataset": "digits", "n_iter": 120, "learning_rate": 0.1, "batch_size": 50, "beta": 1.1}
 
 
 @app.callback()

@@ -167,6 +167,8 @@ class Run:
     def train(self, X: NDArray[np.uint8], callbacks: Sequence[Callback] = ()) -> bool:
         """Train until the end, or until interrupted: whether the end was reached. Continues from a checkpoint."""
         model = self.config().estimator()
+        threshold = model.binarize
+        model.set_params(binarize=None)  # X has been through it already
         resume_from = self.checkpoint_file if self.checkpoint_file.is_file() else None
         writers = [Checkpointer(self.checkpoint_file), Metrics(self)]
         with interruptible() as stopper:
@@ -174,7 +176,7 @@ class Run:
         self.write_metrics(model.training_state_.history)
         if model.training_state_.epoch < model.n_iter:
             return False
-        model.save(self.model_file)
+        model.set_params(binarize=threshold).save(self.model_file)
         return True
 
 

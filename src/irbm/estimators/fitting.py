@@ -170,7 +170,7 @@ class Trainable(Boltzmann):
             self._state = TrainingState.start(
                 self.machine_.with_capacity(self.n_components_), self._settings(), self._seed()
             )
-            self._state.history = history
+            self._state.history, self._state.epoch = history, len(history)
         return self
 
 
