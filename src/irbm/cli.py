@@ -264,14 +264,14 @@ def _whereabouts(name: str) -> str:
     """Where the files of a known set are, or how to get them. Nothing is read or downloaded."""
     if not data.SOURCES[name]:
         return "comes with scikit-learn"
-    folders = list(sources._folders())
-    found = [next((f / s.file for f in folders if (f / s.file).is_file()), None) for s in data.SOURCES[name]]
+    places = list(sources.folders())
+    found = [next((f / s.file for f in places if (f / s.file).is_file()), None) for s in data.SOURCES[name]]
     if all(found):
         return ", ".join(map(str, found))
     if all(source.urls for source in data.SOURCES[name]):
         return f"not here; `irbm data {name}` downloads it"
     missing = data.SOURCES[name][0]
-    return f"not here; get it from {missing.home} and put it at {folders[0] / missing.file}"
+    return f"not here; get it from {missing.home} and put it at {places[0] / missing.file}"
 
 
 # -- demo ---------------------------------------------------------------------------------------------------

@@ -117,7 +117,8 @@ class Run:
 
     def files(self) -> list[Path]:
         """Everything in the directory that a run would write."""
-        own = [self.config_file, self.checkpoint_file, self.model_file, self.metrics_file, self.path / "report.html"]
+        own = [self.config_file, self.checkpoint_file, self.model_file, self.metrics_file]
+        own += [self.path / name for name in ("report.html", "evaluation.json")]
         return [file for file in [*own, *self.path.glob("events.out.tfevents.*")] if file.exists()]
 
     def exists(self) -> bool:

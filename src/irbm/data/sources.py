@@ -79,7 +79,7 @@ def contents(name: str, progress: bool) -> list[bytes]:
 
 def _obtain(source: Source, progress: bool) -> tuple[Path, bytes]:
     """Where the file lies, and its verified uncompressed bytes."""
-    for folder in _folders():
+    for folder in folders():
         path = folder / source.file
         if path.is_file():
             try:
@@ -90,7 +90,7 @@ def _obtain(source: Source, progress: bool) -> tuple[Path, bytes]:
     return _download(source, progress)
 
 
-def _folders() -> Iterator[Path]:
+def folders() -> Iterator[Path]:
     """The folders to look in, in order."""
     if os.environ.get("IRBM_DATA"):
         yield Path(os.environ["IRBM_DATA"]).expanduser()
@@ -161,7 +161,7 @@ def _reason(error: Exception) -> str:
 
 
 def _where_to_put(source: Source) -> str:
-    places = " or ".join(str(folder / source.file) for folder in _folders())
+    places = " or ".join(str(folder / source.file) for folder in folders())
     hint = "" if os.environ.get("IRBM_DATA") else f" or <folder>/{source.file} with IRBM_DATA=<folder>"
     return f"put the file at {places}{hint}"
 
