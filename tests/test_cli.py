@@ -165,6 +165,15 @@ def test_resume_starts_a_missing_run_and_goes_on_with_more_epochs(irbm_, trained
     assert (tmp_path / "run" / "config.toml").read_bytes() == (trained / "config.toml").read_bytes()
 
 
+def test_a_resumed_run_sweeps_up_what_a_killed_one_left(irbm_, tmp_path):
+    run = ("train", "digits", "--out", tmp_path / "run", "--resume", "--quiet")
+    irbm_(*run, "--n-iter", 1)
+    draft = tmp_path / "run" / ".checkpoint.safetensors.1.part"
+    draft.write_bytes(b"half a check")
+    assert irbm_(*run, "--n-iter", 2).status == 0
+    assert not draft.exists()
+
+
 @pytest.mark.parametrize(
     ("flags", "name"),
     [

@@ -119,7 +119,11 @@ class Run:
         """Everything in the directory that a run would write."""
         own = [self.config_file, self.checkpoint_file, self.model_file, self.metrics_file]
         own += [self.path / name for name in ("report.html", "evaluation.json")]
-        return [file for file in [*own, *self.path.glob("events.out.tfevents.*")] if file.exists()]
+        return [file for file in [*own, *self.path.glob("events.out.tfevents.*"), *self._drafts()] if file.exists()]
+
+    def _drafts(self) -> list[Path]:
+        """What a killed process left half written."""
+        return list(self.path.glob(".*.part"))
 
     def exists(self) -> bool:
         return self.config_file.is_file()
@@ -167,13 +171,15 @@ class Run:
 
     def train(self, X: NDArray[np.uint8], callbacks: Sequence[Callback] = ()) -> bool:
         """Train until the end, or until interrupted: whether the end was reached. Continues from a checkpoint."""
+        for draft in self._drafts():
+            draft.unlink()
         model = self.config().estimator()
         threshold = model.binarize
         model.set_params(binarize=None)  # X has been through it already
         resume_from = self.checkpoint_file if self.checkpoint_file.is_file() else None
         writers = [Checkpointer(self.checkpoint_file), Metrics(self)]
         with interruptible() as stopper:
-            model.fit(X, callbacks=[*writers, *callbacks, stopper], resume_from=resume_from)
+            model.fit(X, callbacks=[*callbacks, *writers, stopper], resume_from=resume_from)
         self.write_metrics(model.training_state_.history)
         if model.training_state_.epoch < model.n_iter:
             return False

@@ -144,6 +144,18 @@ def test_a_pass_that_diverges_leaves_the_fitted_machine_alone():
     np.testing.assert_array_equal(model.free_energy(X[:5]), before)
 
 
+@pytest.mark.parametrize("again", ["fit", "partial_fit"])
+def test_training_goes_on_after_a_pass_that_diverged(again):
+    model = irbm.InfiniteRBM(n_iter=2, batch_size=50, gibbs_steps=1, random_state=0, device="cpu").fit(X[:200])
+    before = model.components_
+    with pytest.raises(DivergenceError):
+        getattr(model.set_params(learning_rate=1e300, max_norm=None), again)(X[:200])
+    np.testing.assert_array_equal(model.components_, before)
+    model.set_params(learning_rate=0.05, max_norm=10.0).partial_fit(X[:200])
+    assert np.abs(model.components_[: len(before)] - before).max() < 1
+    assert [row["epoch"] for row in model.history_] == [1, 2, 3]
+
+
 class StopAtOnce(irbm.training.Callback):
     def after_segment(self, trainer):
         trainer.stop()

@@ -208,8 +208,7 @@ def test_the_converted_rbm_is_the_machine_with_z_clamped(units, penalty):
         n_iter=30, batch_size=20, gibbs_steps=1, learning_rate=0.3, max_components=5, penalty=penalty, random_state=0
     )  # fmt: skip
     model.fit(data)
-    history = model.training_state_.history
-    history[-1] = replace(history[-1], effective_size=2.6)
+    model._history[-1] = replace(model._history[-1], effective_size=2.6)
     N = {"effective": 3, "all": 5}[units]
     W, c = model.components_.astype(float), model.intercept_hidden_.astype(float)
     b = model.intercept_visible_.astype(float)
@@ -219,6 +218,20 @@ def test_the_converted_rbm_is_the_machine_with_z_clamped(units, penalty):
     p = np.exp(rbm.score_samples(visible_states(5)))
     np.testing.assert_allclose(p, weight_of_v / weight_of_v.sum(), rtol=1e-5)
     assert np.ptp(p) > 0.05  # far from uniform: the comparison says something
+
+
+def test_a_saved_model_keeps_its_history_and_converts_alike(tmp_path):
+    data = (np.random.default_rng(0).random((80, 6)) < 0.4).astype(float) * 3
+    model = irbm.InfiniteRBM(n_iter=4, batch_size=10, gibbs_steps=1, binarize=1.0, random_state=5).fit(data)
+    model.save(tmp_path / "model")
+    loaded = irbm.InfiniteRBM.load(tmp_path / "model")
+    assert loaded.history_ == model.history_
+    assert loaded.effective_size_ == model.effective_size_
+    first, second = model.to_rbm(), loaded.to_rbm()
+    assert np.array_equal(first.components_, second.components_)
+    assert second.binarize == 1.0
+    assert torch.equal(second._visible_means, torch.from_numpy((data > 1).mean(0)).float())
+    assert len(loaded.partial_fit(data).history_) == 5
 
 
 def test_to_rbm_refuses_other_words():

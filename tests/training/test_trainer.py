@@ -195,30 +195,32 @@ class Scripted:
         ([5, 5, 5, 9, 9, 9, 9, 9], 1, 2, 1),
         ([1, 2, 3, 4, 5, 6, 7, 8], 1, 8, 8),
         ([-math.inf, math.nan, -3, -4, -4, -4, -4, -4], 3, 6, 3),
+        ([math.nan, -3, -4, -4, -4, -4, -4, -4], 3, 5, 2),
+        ([1, 2, 3, 2, 2, 2, 2, 2], None, 8, 3),
     ],
 )
 def test_early_stopping_stops_after_its_patience(scores, patience, ended, best):
     stopping = EarlyStopping(Scripted(*scores), patience=patience)
     state = trained(Settings(n_iter=8, batch_size=10, gibbs_steps=1), callbacks=[stopping])
     assert state.epoch == len(state.history) == ended
-    assert (stopping.best_epoch, stopping.best_score) == (best, scores[best - 1])
-    assert int(stopping.best_machine.capacity) == state.history[best - 1].n_components
+    assert (state.best.epoch, state.best.score) == (best, scores[best - 1])
+    assert int(state.best.machine.capacity) == state.history[best - 1].n_components
 
 
 @pytest.mark.parametrize("labels", [0, 3])
 def test_early_stopping_keeps_the_best_machine(labels):
     score = Scripted(1, 3, 2, 2, 2)
     stopping = EarlyStopping(score, patience=3)
-    trained(Settings(n_iter=8, batch_size=10, gibbs_steps=1), labels=labels, callbacks=[stopping])
-    best, size = score.machines[1], stopping.best_machine.capacity
-    assert int(stopping.best_machine.size) == size
-    for name, tensor in stopping.best_machine.tensors().items():
+    state = trained(Settings(n_iter=8, batch_size=10, gibbs_steps=1), labels=labels, callbacks=[stopping])
+    best, size = score.machines[1], state.best.machine.capacity
+    assert int(state.best.machine.size) == size
+    for name, tensor in state.best.machine.tensors().items():
         rows = size if name in ("weights", "hidden_bias", "order", "label_weights") else None
         assert torch.equal(tensor, best[name] if rows is None else best[name][:rows]), name
 
 
 def test_early_stopping_refuses_no_patience():
-    with pytest.raises(ValueError, match="patience must be >= 1, got 0"):
+    with pytest.raises(ValueError, match="patience must be None or >= 1, got 0"):
         EarlyStopping(lambda machine: 0.0, patience=0)
 
 

@@ -38,8 +38,10 @@ class _Classifier(ClassifierMixin, Trainable):
         """Train on X, (n, D), and labels y, (n,), from the start or from a checkpoint; see `InfiniteRBM.fit`."""
         self._check_settings()
         X, y = self._checked_pair(X, y, reset=True)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        return self._fit(X, codes, len(self.classes_), callbacks, resume_from)
+        names, codes = np.unique(y, return_inverse=True)
+        self._fit(X, codes, len(names), callbacks, resume_from)
+        self.classes_ = names
+        return self
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """One pass over X, y in minibatches. The first call needs ``classes``, all labels that will ever come."""
@@ -50,8 +52,8 @@ class _Classifier(ClassifierMixin, Trainable):
             if classes is None:
                 raise ValueError("classes must be given at the first call of partial_fit: all labels that may come")
             names = np.unique(np.asarray(classes))
-            if not len(names):
-                raise ValueError("classes must name at least one label, got none")
+            if not len(names) or (names.dtype.kind == "f" and not np.isfinite(names).all()):
+                raise ValueError(f"classes must be one label or more, and no number that is not finite, got {classes}")
             self.classes_ = names
         return self._continue(X, self._codes(y), len(self.classes_))
 
@@ -127,7 +129,8 @@ class _Classifier(ClassifierMixin, Trainable):
     def _extra_metadata(self) -> dict[str, Any]:
         if self.classes_.dtype.kind not in "biufU":
             raise ValueError(f"only numbers and strings can be saved as classes, got dtype {self.classes_.dtype}")
-        return {"classes": self.classes_.tolist(), "classes_dtype": self.classes_.dtype.str}
+        own = {"classes": self.classes_.tolist(), "classes_dtype": self.classes_.dtype.str}
+        return super()._extra_metadata() | own
 
     def _restore_metadata(self, about: dict[str, Any]) -> Self:
         classes, dtype = about.get("classes"), about.get("classes_dtype")
@@ -138,7 +141,7 @@ class _Classifier(ClassifierMixin, Trainable):
         ):
             raise ValueError(f"the class labels {classes!r:.80} of dtype {dtype!r:.20} are no labels")
         try:
-            return self._with_classes(np.array(classes, dtype=dtype))
+            return super()._restore_metadata(about)._with_classes(np.array(classes, dtype=dtype))
         except TypeError as error:
             raise ValueError(f"the class labels {classes!r:.80} do not fit dtype {dtype!r:.20}: {error}") from None
 

@@ -199,4 +199,6 @@ class InfiniteRBM(_Density):
         if units not in ("effective", "all"):
             raise ValueError(f"units must be 'effective' or 'all', got {units!r}")
         kept = self.n_components_ if units == "all" else max(1, round(self.effective_size_))
-        return RBM.from_parameters(self.components_[:kept], self.intercept_hidden_[:kept], self.intercept_visible_)
+        rbm = RBM.from_parameters(self.components_[:kept], self.intercept_hidden_[:kept], self.intercept_visible_)
+        rbm.set_params(binarize=self.binarize, device=self.device, random_state=self.random_state)
+        return rbm._with_means(self._visible_means)

@@ -1,5 +1,6 @@
 """Estimators that learn: settings of training, ``fit`` and ``partial_fit`` around the trainer."""
 
+import numbers
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from irbm.estimators.base import Boltzmann, check_count, choose_device
-from irbm.training import Callback, Settings, Trainer, TrainingState, checkpoint
+from irbm.training import Callback, Report, Settings, Trainer, TrainingState, checkpoint
 from irbm.training.growth import prune
 from irbm.training.initial import initial_machine
 from irbm.training.progress import ProgressBar
@@ -57,20 +58,25 @@ class Trainable(Boltzmann):
 
     @property
     def history_(self) -> list[dict[str, Any]]:
-        """One row for each pass over the data."""
-        return [asdict(report) for report in self.training_state_.history]
+        """One row for each pass over the data; saved with the model."""
+        return [asdict(report) for report in self._reports()]
 
     @property
     def effective_size_(self) -> float:
         """N_h: the mean over batches of the largest likeliest z, in the last pass. Eq. 33 of sec. 3.3."""
-        return self.training_state_.history[-1].effective_size
+        return self._reports()[-1].effective_size
 
     @property
     def training_state_(self) -> TrainingState:
         """Where training stands: counters, optimiser, chains, history."""
         if not hasattr(self, "_state"):
-            raise AttributeError(f"this {type(self).__name__} has not been trained: call fit or partial_fit")
+            raise AttributeError(f"this {type(self).__name__} has not been trained here: call fit or partial_fit")
         return self._state
+
+    def _reports(self) -> list[Report]:
+        if not getattr(self, "_history", None):
+            raise AttributeError(f"this {type(self).__name__} has not been trained: call fit or partial_fit")
+        return self._history
 
     # -- learning -------------------------------------------------------------------------------------------
 
@@ -85,10 +91,10 @@ class Trainable(Boltzmann):
         """Train from the start, or from a checkpoint, on checked examples."""
         settings = self._settings()
         if resume_from is None:
-            self._state = self._fresh_state(X.shape[1], n_classes, settings)
+            state = self._fresh_state(X.shape[1], n_classes, settings)
         else:
-            self._state = self._saved_state(resume_from, X.shape, n_classes, settings)
-        return self._train(X, y, settings, settings.n_iter, callbacks)
+            state = self._saved_state(resume_from, X.shape, n_classes, settings)
+        return self._train(state, X, y, settings, settings.n_iter, callbacks)
 
     def _saved_state(
         self, path: str | Path, shape: tuple[int, int], n_classes: int, settings: Settings
@@ -101,12 +107,14 @@ class Trainable(Boltzmann):
             "examples": (state.n_examples, machine.n_visible),
             "classes": machine.n_classes,
             "n_components": int(machine.size) if hasattr(self, "n_components") else self._first_size(),
+            "seed": state.seed,
         }
         wanted = {
             "depth": self._depth(),
             "examples": shape,
             "classes": n_classes,
             "n_components": self._first_size(),
+            "seed": self._seed() if isinstance(self.random_state, numbers.Integral) else state.seed,
         }
         if found != wanted:
             raise ValueError(f"{path} is of another run: it has {found}, not {wanted}")
@@ -116,16 +124,22 @@ class Trainable(Boltzmann):
         """One more pass, from wherever the machine stands."""
         settings = self._settings()
         if not self.__sklearn_is_fitted__():
-            self._state = self._fresh_state(X.shape[1], n_classes, settings)
-        elif not hasattr(self, "_state"):
-            copy = self.machine_.with_capacity(self.machine_.capacity)
-            self._state = TrainingState.start(copy, settings, self._seed())
+            state = self._fresh_state(X.shape[1], n_classes, settings)
+        else:
+            state = getattr(self, "_state", None) or self._restarted(settings)
         # A new pass, under the settings as they are now; what a stopped one left undone stays undone.
-        self._state.machine = replace(self._state.machine, depth=self._depth())
-        self._state.batch = 0
-        self._state.sums.zero_()
-        self._state.suit_(settings)
-        return self._train(X, y, settings, self._state.epoch + 1, ())
+        state.machine = replace(state.machine, depth=self._depth())
+        state.batch = 0
+        state.sums.zero_()
+        state.suit_(settings)
+        return self._train(state, X, y, settings, state.epoch + 1, ())
+
+    def _restarted(self, settings: Settings) -> TrainingState:
+        """Training from the machine as it is, with the passes it has had and nothing else of its past."""
+        state = TrainingState.start(self.machine_.with_capacity(self.n_components_), settings, self._seed())
+        state.history = list(getattr(self, "_history", []))
+        state.epoch = len(state.history)
+        return state
 
     def _fresh_state(self, n_visible: int, n_classes: int, settings: Settings) -> TrainingState:
         seed = self._seed()
@@ -140,18 +154,27 @@ class Trainable(Boltzmann):
         return TrainingState.start(machine, settings, seed)
 
     def _train(
-        self, X: Any, y: NDArray[np.int64] | None, settings: Settings, until: int, callbacks: Sequence[Callback]
+        self,
+        state: TrainingState,
+        X: Any,
+        y: NDArray[np.int64] | None,
+        settings: Settings,
+        until: int,
+        callbacks: Sequence[Callback],
     ) -> Self:
+        # Forgotten first: where training fails the machine that was there before stays, and can be trained afresh.
+        self.__dict__.pop("_state", None)
         examples = torch.from_numpy(self._binary(X))
         labels = None if y is None else torch.from_numpy(y)
-        trainer = Trainer(self._state, examples, labels, settings=settings, callbacks=callbacks, n_iter=until)
+        trainer = Trainer(state, examples, labels, settings=settings, callbacks=callbacks, n_iter=until)
         if self.verbose:
             with ProgressBar() as bar:
                 trainer.callbacks += (bar,)
                 trainer.run()
         else:
             trainer.run()
-        return self._adopt(self._state.machine)._with_means(examples.double().mean(0))
+        self._state, self._history = state, list(state.history)
+        return self._adopt(state.machine)._with_means(examples.double().mean(0))
 
     def _binary(self, X: Any) -> NDArray[np.uint8]:
         """The checked examples as one array of bytes."""
@@ -166,11 +189,16 @@ class Trainable(Boltzmann):
         means_D = self._visible_means
         self._adopt(prune(self.machine_))._with_means(means_D)
         if hasattr(self, "_state"):
-            history = self._state.history
-            self._state = TrainingState.start(
-                self.machine_.with_capacity(self.n_components_), self._settings(), self._seed()
-            )
-            self._state.history, self._state.epoch = history, len(history)
+            self._state = self._restarted(self._settings())
+        return self
+
+    # -- files ----------------------------------------------------------------------------------------------
+
+    def _extra_metadata(self) -> dict[str, Any]:
+        return {"history": [asdict(report) for report in getattr(self, "_history", [])]}
+
+    def _restore_metadata(self, about: dict[str, Any]) -> Self:
+        self._history = [Report.restored(row) for row in about.get("history", [])]
         return self
 
 

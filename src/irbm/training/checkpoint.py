@@ -13,7 +13,7 @@ from torch import Tensor
 
 from irbm.files import read_tensors, write_tensors
 from irbm.models.build import describe, restore
-from irbm.training.callbacks import Callback
+from irbm.training.callbacks import Best, Callback
 from irbm.training.chains import Chains
 from irbm.training.optim import ROWS, OptimizerState
 from irbm.training.settings import Settings
@@ -24,8 +24,16 @@ COUNTERS = ("seed", "step", "epoch", "batch", "n_examples")
 
 def save(path: str | Path, state: TrainingState, settings: Settings) -> None:
     parts: dict[str, Any] = {"machine": state.machine, "optimizer": state.optimizer, "chains": state.chains}
+    about: dict[str, Any] = {"best": None}
+    if state.best is not None:
+        parts["best"] = state.best.machine
+        about["best"] = {
+            "epoch": state.best.epoch,
+            "score": state.best.score,
+            "machine": describe(state.best.machine),
+        }
     tensors = {f"{part}.{name}": t for part, value in parts.items() for name, t in value.tensors().items()}
-    about = {
+    about |= {
         "machine": describe(state.machine),
         "settings": asdict(settings),
         "counters": {name: getattr(state, name) for name in COUNTERS},
@@ -45,7 +53,8 @@ def load(path: str | Path, device: torch.device | str = "cpu") -> tuple[Training
             optimizer=_optimizer(_part(tensors, "optimizer"), device),
             chains=_chains(_part(tensors, "chains"), device),
             sums=tensors["sums"].to(device),
-            history=[Report(**row) for row in about["history"]],
+            history=[Report.restored(row) for row in about["history"]],
+            best=_best(_part(tensors, "best"), about["best"], device),
             **_counters(about["counters"]),
         )
         _check_fit(state, settings)
@@ -72,6 +81,14 @@ def _chains(tensors: dict[str, Tensor], device: torch.device | str) -> Chains:
     return Chains(moved.get("v"), moved.get("y"))
 
 
+def _best(tensors: dict[str, Tensor], about: Any, device: torch.device | str) -> Best | None:
+    if about is None:
+        return None
+    if type(about["epoch"]) is not int or type(about["score"]) is not float:
+        raise ValueError(f"the best epoch must be a whole number and its score a number, got {about!r:.200}")
+    return Best(about["epoch"], about["score"], restore(tensors, about["machine"], device))
+
+
 def _counters(values: dict[str, Any]) -> dict[str, int]:
     counters = {name: values[name] for name in COUNTERS}
     if not all(type(value) is int and value >= 0 for value in counters.values()):
@@ -96,7 +113,6 @@ def _check_values(state: TrainingState) -> None:
     optimizer, chains, machine = state.optimizer, state.chains, state.machine
     padding = ~machine.trained
     rows = {n: t for n, t in optimizer.tensors().items() if n.split(".")[-1] in (*ROWS, "age")}
-    numbers_of = [value for report in state.history for value in asdict(report).values()]
     sound = {
         "optimiser": all(bool(torch.isfinite(t).all()) for t in optimizer.tensors().values()),
         "ages or squares": all(
@@ -106,7 +122,8 @@ def _check_values(state: TrainingState) -> None:
         "chains": chains.v_ND is None or bool(((chains.v_ND == 0) | (chains.v_ND == 1)).all()),
         "chains' labels": chains.y_N is None or bool(((chains.y_N >= 0) & (chains.y_N < machine.n_classes)).all()),
         "sums": bool(torch.isfinite(state.sums).all()),
-        "history": len(state.history) == state.epoch and all(type(value) in (int, float) for value in numbers_of),
+        "history": len(state.history) == state.epoch,
+        "best": state.best is None or 1 <= state.best.epoch <= state.epoch,
     }
     wrong = [name for name, holds in sound.items() if not holds]
     if wrong:

@@ -68,7 +68,7 @@ def suited(state: OptimizerState, machine: Machine, settings: Settings) -> Optim
 def rate(settings: Settings, step: Tensor) -> Tensor:
     """The global rate at a step: constant, or proportional to 1 / t."""
     full = torch.full_like(step, settings.learning_rate, dtype=torch.float64)
-    return full / (1 + step / DECAY_STEPS) if settings.optimizer == "decay" else full
+    return full / (1 + step.double() / DECAY_STEPS) if settings.optimizer == "decay" else full
 
 
 def update_(machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings) -> None:
@@ -128,7 +128,7 @@ def _descent(name: str, gradient: Tensor, lr: Tensor, state: OptimizerState) -> 
 
 def momentum(age: Tensor) -> Tensor:
     """From 0.5 for a new unit to 0.9 for one of a thousand updates, in a straight line. Sec. 4.3."""
-    grown = (age / MOMENTUM_STEPS).clamp(max=1.0)
+    grown = (age.double() / MOMENTUM_STEPS).clamp(max=1.0)
     return FIRST_MOMENTUM + (LAST_MOMENTUM - FIRST_MOMENTUM) * grown
 
 

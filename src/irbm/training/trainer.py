@@ -6,7 +6,8 @@ between, size, order, M_t and growth live on the device.
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from irbm.models import Infinite, Machine
 from irbm.ops.noise import KeyedStream, Noise, stream, uniform_noise
 from irbm.training import chains as chain_starts
 from irbm.training import growth, objectives, optim, regroup
-from irbm.training.callbacks import Callback
+from irbm.training.callbacks import Best, Callback
 from irbm.training.chains import Chains
 from irbm.training.graph import StepGraph
 from irbm.training.optim import OptimizerState
@@ -52,6 +53,14 @@ class Report:
     reconstruction_error: float  # mean |v - p(v | p(h | v))| of the last batch
     seconds: float
 
+    @classmethod
+    def restored(cls, row: Any) -> "Report":
+        """From a row that was saved; ValueError where it is none."""
+        names = {f.name for f in fields(cls)}
+        if not isinstance(row, dict) or set(row) != names or not all(type(v) in (int, float) for v in row.values()):
+            raise ValueError(f"a row of the history must hold a number for each of {sorted(names)}, got {row!r:.200}")
+        return cls(**row)
+
 
 @dataclass(eq=False)
 class TrainingState:
@@ -67,6 +76,7 @@ class TrainingState:
     batch: int = 0  # batches of the current pass done
     n_examples: int = 0  # of the data of the current or the last pass
     history: list[Report] = field(default_factory=list)
+    best: Best | None = None  # by a callback's score
 
     @classmethod
     def start(cls, machine: Machine, settings: Settings, seed: int) -> "TrainingState":
