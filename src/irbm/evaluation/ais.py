@@ -5,17 +5,21 @@ one is an upper bound in the same sense only from exact samples of the machine; 
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from irbm.evaluation.paths import Path, States
-from irbm.ops.noise import Noise
+from irbm.ops.noise import KeyedStream, Noise
+from irbm.ops.reference import Heat
 
-PILOT_CHAINS = 64
+PILOT_CHAINS = 128
 PILOT_POINTS = 256
+LEAST_RECORDED = 16  # steps for which recording pays
 EVEN_SHARE = 0.2  # of a schedule's points that are spread evenly, wherever the pilot saw no variance
+PILOT_EVEN, LATER_EVEN = 0.5, 0.1  # of a base that its parts share evenly, whatever an earlier run saw of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,39 +33,102 @@ class Estimate:
     ess: float
     states: States  # where the chains ended
     log_weights: Tensor
+    better: Path  # for a next run: parts of the base that came to nothing start fewer chains
 
 
 def forward(path: Path, schedule: Tensor, n_chains: int, noise: Noise) -> Estimate:
     """From exact samples of the path's start to the machine."""
-    states = path.start(n_chains, noise)
-    log_w_B, states, _ = _anneal(path, schedule, states, noise)
-    return _estimate(path, len(schedule), path.log_start() + _log_mean(log_w_B), log_w_B, states)
+    starts = path.start(n_chains, noise)
+    log_w_B, ends, _ = _anneal(path, schedule, starts, noise)
+    better = _reweighted(path, starts, log_w_B, LATER_EVEN)
+    return _estimate(path, len(schedule), path.log_start() + _log_mean(log_w_B), log_w_B, ends, better)
 
 
 def reverse(path: Path, schedule: Tensor, states: States, noise: Noise) -> Estimate:
     """From samples of the machine back to the path's start."""
-    log_w_B, states, _ = _anneal(path, schedule.flip(0), states, noise)
-    return _estimate(path, len(schedule), path.log_start() - _log_mean(log_w_B), log_w_B, states)
+    log_w_B, ends, _ = _anneal(path, schedule.flip(0), states, noise)
+    return _estimate(path, len(schedule), path.log_start() - _log_mean(log_w_B), log_w_B, ends)
 
 
 def _anneal(path: Path, schedule: Tensor, states: States, noise: Noise) -> tuple[Tensor, States, Tensor]:
     """Carry chains along the schedule: log-weights (B,), the states at its end, and the spread of each increment."""
-    log_w_B = torch.zeros(len(states.v_BD), dtype=torch.float64, device=schedule.device)
-    spread = torch.zeros(len(schedule) - 1, dtype=torch.float64, device=schedule.device)
-    for k in range(1, len(schedule)):
-        here, there = schedule[k - 1], schedule[k]
-        t_here, t_there = path.table(states, here), path.table(states, there)
-        step_B = path.log_f(states, there, t_there) - path.log_f(states, here, t_here)
-        log_w_B += step_B
-        spread[k - 1] = step_B.std()
-        states = path.move(states, there, t_there, noise)
-    return log_w_B, states, spread
+    run = _Annealing(path, schedule, states, noise)
+    run.to_the_end()
+    return run.log_w_B, run.states, run.spread_S
 
 
-def pilot_density(path: Path, noise: Noise) -> Tensor:
-    """Where along the path weights vary: the spread of the increments of a short separate run, (PILOT_POINTS - 1,)."""
-    even = torch.linspace(0, 1, PILOT_POINTS, dtype=torch.float64, device=path.base_D.device)
-    return _anneal(path, even, path.start(PILOT_CHAINS, noise), noise)[2]
+class _Annealing:
+    """Chains on their way. What changes lies in fixed places on the device, so that a step can be recorded there."""
+
+    def __init__(self, path: Path, schedule: Tensor, states: States, noise: Noise) -> None:
+        self._path, self._noise = path, noise
+        self._heat_S = path.at(schedule)
+        self._at = torch.zeros(1, dtype=torch.int64, device=schedule.device)
+        self._n_steps = len(schedule) - 1
+        self.states = states
+        self.log_w_B = torch.zeros(len(states.v_BD), dtype=torch.float64, device=schedule.device)
+        self.spread_S = torch.zeros(self._n_steps, dtype=torch.float64, device=schedule.device)
+
+    def to_the_end(self) -> None:
+        if isinstance(self._noise, KeyedStream) and self._n_steps > LEAST_RECORDED:
+            self._replay(self._noise)
+        else:
+            for _ in range(self._n_steps):
+                self.states = self._step()
+
+    def _step(self) -> States:
+        here, there = self._heat(self._at), self._heat(self._at + 1)
+        gain_B, states = self._path.step(self.states, here, there, self._noise)
+        self.log_w_B.add_(gain_B)
+        self.spread_S.index_copy_(0, self._at, gain_B.std().view(1))
+        self._at.add_(1)
+        return states
+
+    def _heat(self, at: Tensor) -> Heat:
+        return Heat(*(values.index_select(0, at).view(()) for values in self._heat_S))
+
+    def _replay(self, noise: KeyedStream) -> None:
+        """A CUDA graph of one step, again and again: its launches cost less than its arithmetic."""
+        self.states = States(*(None if t is None else t.clone() for t in self.states))  # type: ignore[arg-type]
+
+        def step_in_place() -> None:
+            noise.advance_()
+            for old, new in zip(self.states, self._step(), strict=True):
+                if old is not None and new is not None:
+                    old.copy_(new)
+
+        step_in_place()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            step_in_place()
+        for _ in range(self._n_steps - 1):
+            graph.replay()
+
+
+class Pilot(NamedTuple):
+    """What a separate run says about a path: where weights vary, and what the parts of its base are worth."""
+
+    path: Path
+    density: Tensor  # the spread of each increment, (PILOT_POINTS - 1,)
+    estimate: Estimate
+
+
+def pilot(path: Path, noise: Noise) -> Pilot:
+    """A short run along even points, for the schedule and the base of the runs that count."""
+    even = torch.linspace(0, 1, PILOT_POINTS, dtype=torch.float64, device=path.base.bias_MD.device)
+    states = path.start(PILOT_CHAINS, noise)
+    log_w_B, ends, density = _anneal(path, even, states, noise)
+    value = path.log_start() + _log_mean(log_w_B)
+    estimate = _estimate(path, PILOT_POINTS, value, log_w_B, ends)
+    return Pilot(_reweighted(path, states, log_w_B, PILOT_EVEN), density, estimate)
+
+
+def _reweighted(path: Path, starts: States, log_w_B: Tensor, even: float) -> Path:
+    """The path with the parts of its base weighted by what came of the chains that started there."""
+    part_BM = torch.softmax(path.base.log_share_M + starts.base_BM, dim=1)
+    share_M = torch.softmax(log_w_B, dim=0) @ part_BM
+    share_M = even / len(share_M) + (1 - even) * share_M
+    return replace(path, base=path.base._replace(log_share_M=torch.log(share_M)))
 
 
 def schedule_from(density: Tensor, n_points: int) -> Tensor:
@@ -77,11 +144,13 @@ def schedule_from(density: Tensor, n_points: int) -> Tensor:
     return ((at - 1) + within) / len(density)
 
 
-def _estimate(path: Path, n_points: int, value: float, log_w_B: Tensor, states: States) -> Estimate:
+def _estimate(
+    path: Path, n_points: int, value: float, log_w_B: Tensor, ends: States, better: Path | None = None
+) -> Estimate:
     w_B = torch.softmax(log_w_B, dim=0)
     n = len(w_B)
     stderr = float(w_B.std() * n / math.sqrt(n)) if n > 1 else math.inf
-    return Estimate(path.name, n_points, value, stderr, float(1 / (w_B**2).sum()), states, log_w_B)
+    return Estimate(path.name, n_points, value, stderr, float(1 / (w_B**2).sum()), ends, log_w_B, better or path)
 
 
 def _log_mean(log_w_B: Tensor) -> float:

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import Progress
 from torch import Tensor
 
-from irbm.evaluation import ais
-from irbm.evaluation.ais import Estimate
+from irbm.evaluation import ais, modes
+from irbm.evaluation.ais import Estimate, Pilot
 from irbm.evaluation.partition import LogPartition
 from irbm.evaluation.paths import Path, States
 from irbm.evaluation.tempering import temper
@@ -20,16 +20,17 @@ from irbm.ops.noise import Noise, uniform_noise
 
 CHAINS = 400
 FIRST_POINTS = 500
-DEFAULT_BUDGET = 8000  # points of the longest schedule
+DEFAULT_BUDGET = 8000  # points of the longest schedule with CHAINS chains, or as much work with more of them
+ENOUGH_ESS = 1 / 3  # of the chains: from there on doubling them is worth more than doubling the points
 KEPT_PATHS = 2  # that go on to longer schedules
-PULLS = (0.5, 1.0)  # of the mean penalty; at 1 no unit can be worth leaving out
+PULL = 1.0  # of the mean penalty: no unit can be worth leaving out
 ERRORS = 4.0  # standard errors on either side of an estimate; the value is the best of several
 LEAST_ESS = 20.0
+FLOAT32_ROUNDING = 2.0**-24
 RELIABLE_WIDTH = 0.5
 LADDER = 16
 TEMPERED = 25  # chains of each point of the ladder
 SWEEPS = 200
-SMOOTHING = 0.05  # of a fair coin in the means of the base
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +38,7 @@ class Round:
     """What one length of schedule found."""
 
     n_points: int
+    n_chains: int
     forward: list[Estimate]
     reverse: list[tuple[str, Estimate]]
     swap_rate: float
@@ -74,7 +76,7 @@ def estimate(
     ``examples`` (n, D) start one more set of chains for the reverse side.
     """
     with _full_precision():
-        return _estimate(machine.with_capacity(int(machine.size)), means_D, examples, seed, tol, budget)
+        return _estimate(_working_copy(machine), means_D, examples, seed, tol, budget)
 
 
 @contextmanager
@@ -88,69 +90,68 @@ def _full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
+def _working_copy(machine: Machine) -> Machine:
+    """The machine's l units in their order; in float32 unless its rounding could add up to a hundredth of a nat."""
+    machine = machine.selected(machine.order[: int(machine.size)])
+    worst = float(machine.weights.abs().sum() + machine.hidden_bias.abs().sum() + machine.visible_bias.abs().sum())
+    return machine.to(dtype=torch.float32) if worst * FLOAT32_ROUNDING < 0.01 else machine
+
+
 def _estimate(
     machine: Machine, means_D: Tensor | None, examples: Tensor | None, seed: int, tol: float, budget: int | None
 ) -> tuple[LogPartition, list[Round]]:
     noise = uniform_noise(seed, device=machine.weights.device, dtype=machine.weights.dtype)
-    paths = ensemble(machine, _model_means(machine, noise) if means_D is None else means_D)
-    densities = {path.name: ais.pilot_density(path, noise) for path in paths}
+    most = max(2, budget or DEFAULT_BUDGET)
+    n_points, n_chains = min(FIRST_POINTS, most), CHAINS
     rounds: list[Round] = []
-    n_points = FIRST_POINTS
-    most = max(budget or DEFAULT_BUDGET, FIRST_POINTS)
-    with Progress(transient=True, console=Console(stderr=True), disable=not Console(stderr=True).is_terminal) as bar:
-        task = bar.add_task("ln Z", total=math.log2(most / FIRST_POINTS) + 1)
-        while n_points <= most:
-            rounds.append(_round(paths, densities, n_points, examples, noise))
+    console = Console(stderr=True)
+    with Progress(transient=True, console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("ln Z: looking for modes", total=math.log2(most / n_points) + 2)
+        found_BD = modes.hunt(machine, means_D, examples, noise)
+        pilots = [ais.pilot(path, noise) for path in ensemble(machine, found_BD, means_D, seed)]
+        tried = [p.path.name for p in pilots]
+        pilots = sorted(pilots, key=lambda p: p.estimate.value - p.estimate.stderr, reverse=True)[:KEPT_PATHS]
+        bar.update(task, advance=1)
+        while n_points * n_chains <= most * CHAINS:
+            rounds.append(_round(pilots, n_points, n_chains, examples, noise))
             bar.update(task, advance=1, description=f"ln Z in [{rounds[-1].lower:.2f}, {rounds[-1].upper:.2f}]")
             if rounds[-1].upper - rounds[-1].lower <= tol:
                 break
-            names = [e.path for e in sorted(rounds[-1].forward, key=_floor, reverse=True)[:KEPT_PATHS]]
-            paths = [path for path in paths if path.name in names]
-            n_points *= 2
-    return verdict(rounds, tol), rounds
+            better = {e.path: e.better for e in rounds[-1].forward}
+            pilots = [p._replace(path=better[p.path.name]) for p in pilots]
+            if rounds[-1].best.ess < ENOUGH_ESS * n_chains:
+                n_points *= 2
+            else:  # what is left are modes too far apart to mix: only more chains help
+                n_chains *= 2
+    return verdict(rounds, tol, tried), rounds
 
 
-def ensemble(machine: Machine, means_D: Tensor) -> list[Path]:
-    """Different ways to the same machine: z free and z held deep by two strengths; other bases where z is fixed."""
-    base_D = smoothed_log_odds(means_D.to(machine.weights))
+def ensemble(machine: Machine, found_BD: Tensor, means_D: Tensor | None, seed: int) -> list[Path]:
+    """Different ways to the same machine: two bases, z free or held deep."""
+    mixture = modes.base_of(found_BD, seed)
+    single = modes.single_base((found_BD.mean(0) if means_D is None else means_D).to(machine.weights))
+    ways = [("clusters", mixture), ("means", single)]
+    free = [Path(f"base of {name}", machine, base) for name, base in ways]
     if isinstance(machine.depth, Fixed):
-        halfway_D = (base_D + machine.visible_bias) / 2
-        return [Path("base of means", machine, base_D), Path("base between means and biases", machine, halfway_D)]
-    scale = float(machine.depth.penalties(machine.hidden_bias).mean())
-    deep = [Path(f"deep z, pull {p:g}", machine, base_D, pull=p * scale) for p in PULLS]
-    return [Path("z free", machine, base_D), *deep]
+        return free
+    pull = PULL * float(machine.depth.penalties(machine.hidden_bias).mean())
+    return [*free, *(Path(f"base of {name}, deep z", machine, base, pull=pull) for name, base in ways)]
 
 
-def smoothed_log_odds(means_D: Tensor) -> Tensor:
-    p_D = (1 - SMOOTHING) * means_D + SMOOTHING / 2
-    return torch.log(p_D) - torch.log1p(-p_D)
-
-
-def _model_means(machine: Machine, noise: Noise) -> Tensor:
-    """Visible means of chains from noise: a base needs no more than a rough idea of them."""
-    v_BD = (noise(CHAINS, machine.n_visible) < 0.5).to(machine.weights.dtype)
-    y_B = (noise(CHAINS) * machine.n_classes).long() if machine.n_classes else None
-    return machine.gibbs(v_BD, y_B, noise, SWEEPS)[0].mean(0)
-
-
-def _round(
-    paths: list[Path], densities: dict[str, Tensor], n_points: int, examples: Tensor | None, noise: Noise
-) -> Round:
-    schedules = {p.name: ais.schedule_from(densities[p.name], n_points) for p in paths}
-    forward = [ais.forward(p, schedules[p.name], CHAINS, noise) for p in paths]
+def _round(pilots: list[Pilot], n_points: int, n_chains: int, examples: Tensor | None, noise: Noise) -> Round:
+    """Forward along every path that is left, and back along the best one from several kinds of start."""
+    schedules = {p.path.name: ais.schedule_from(p.density, n_points) for p in pilots}
+    forward = [ais.forward(p.path, schedules[p.path.name], n_chains, noise) for p in pilots]
     best = max(forward, key=_floor)
-    path = next(p for p in paths if p.name == best.path)
-    schedule = schedules[path.name]
-    ladder = ais.schedule_from(densities[path.name], LADDER)
-    tempered = temper(path, ladder, _resampled(path, best, TEMPERED, noise), SWEEPS, noise)
-    starts = {
-        "chains": _mixed(path, _resampled(path, best, CHAINS, noise), noise),
-        "tempering": _repeated(path, tempered.states, CHAINS),
-    }
+    path, density, _ = next(p for p in pilots if p.path.name == best.path)
+    ladder = ais.schedule_from(density, LADDER)
+    tempered = temper(path, ladder, _resampled(path, best, TEMPERED, noise), SWEEPS, n_chains, noise)
+    starts = {"chains": _mixed(path, _resampled(path, best, n_chains, noise), noise), "tempering": tempered.states}
     if examples is not None:
-        starts["examples"] = _mixed(path, _from_examples(path, examples, noise), noise)
+        starts["examples"] = _mixed(path, _from_examples(path, examples, n_chains, noise), noise)
+    schedule = schedules[path.name]
     reverse = [(name, ais.reverse(path, schedule, states, noise)) for name, states in starts.items()]
-    return Round(n_points, forward, reverse, float(tempered.swap_rates.min()))
+    return Round(n_points, n_chains, forward, reverse, float(tempered.swap_rates.min()))
 
 
 def _resampled(path: Path, estimate: Estimate, n: int, noise: Noise) -> States:
@@ -160,13 +161,8 @@ def _resampled(path: Path, estimate: Estimate, n: int, noise: Noise) -> States:
     return path.states(estimate.states.v_BD[rows], _at(estimate.states.y_B, rows))
 
 
-def _repeated(path: Path, states: States, n: int) -> States:
-    rows = torch.arange(n, device=states.v_BD.device) % len(states.v_BD)
-    return path.states(states.v_BD[rows], _at(states.y_B, rows))
-
-
-def _from_examples(path: Path, examples: Tensor, noise: Noise) -> States:
-    rows = (noise(CHAINS) * len(examples)).long().clamp(max=len(examples) - 1)
+def _from_examples(path: Path, examples: Tensor, n: int, noise: Noise) -> States:
+    rows = (noise(n) * len(examples)).long().clamp(max=len(examples) - 1)
     v_BD = examples[rows.to(examples.device)].to(path.machine.weights)
     if not path.machine.n_classes:
         return path.states(v_BD, None)
@@ -183,7 +179,7 @@ def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:
     return None if y_B is None else y_B[rows]
 
 
-def verdict(rounds: list[Round], tol: float) -> LogPartition:
+def verdict(rounds: list[Round], tol: float, paths: list[str]) -> LogPartition:
     """The bracket of the last round, widened by any earlier forward value above it, and whether to believe it."""
     last = rounds[-1]
     # Every forward value is a stochastic lower bound: the largest, of whatever length, is the one to believe.
@@ -192,17 +188,16 @@ def verdict(rounds: list[Round], tol: float) -> LogPartition:
     lower = _floor(best)
     upper = max(last.upper, best.value + ERRORS * best.stderr)
     width = upper - lower
+    effort = f"at {last.n_points} points and {last.n_chains} chains"
     doubts = []
     if best.ess < LEAST_ESS:
-        doubts.append(f"the effective sample size is {best.ess:.1f} of {CHAINS}")
+        doubts.append(f"the effective sample size is {best.ess:.1f} of {len(best.log_weights)}")
     if lower > last.upper:
         doubts.append(f"{best.n_points} points gave more than {last.n_points} points allow")
     if width > max(tol, RELIABLE_WIDTH):
-        doubts.append(f"forward and reverse estimates stay {width:.2f} nats apart after {last.n_points} points")
-    closed = f"bracket of {width:.2f} nats at {last.n_points} points"
-    tried = (
-        f"tried {', '.join(e.path for e in rounds[0].forward)}; reverse from {', '.join(n for n, _ in last.reverse)}"
-    )
+        doubts.append(f"forward and reverse estimates stay {width:.2f} nats apart {effort}")
+    closed = f"bracket of {width:.2f} nats {effort}"
+    tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"
     tried += f"; least swap rate {last.swap_rate:.2f}"
     reason = "; ".join([*(doubts or [closed]), tried])
     return LogPartition(best.value, best.stderr, lower, upper, best.ess, not doubts, reason, "ais")

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from irbm.evaluation.paths import Path, States
 from irbm.ops.noise import Noise
+from irbm.ops.reference import Heat
 
 
 class Tempered(NamedTuple):
@@ -16,23 +17,35 @@ class Tempered(NamedTuple):
     swap_rates: Tensor
 
 
-def temper(path: Path, points_R: Tensor, start: States, n_sweeps: int, noise: Noise) -> Tempered:
-    """``n_sweeps`` rounds of a Gibbs sweep and a swap between neighbours; the last point must be s = 1.
+def temper(path: Path, points_R: Tensor, start: States, n_sweeps: int, n_samples: int, noise: Noise) -> Tempered:
+    """``n_sweeps`` rounds of a Gibbs sweep and a swap between neighbours, on points from s = 0 to s = 1.
 
-    Every point starts from the states given; samples are the chains of the last point, at the end of each of the
-    last rounds, as many of each as there are chains.
+    Every point starts from the states given, but for the first, which is sampled exactly in every round. Samples
+    are the chains of the last point, taken at even intervals in the second half of the rounds.
     """
     n, n_points = len(start.v_BD), len(points_R)
-    s_B = points_R.repeat_interleave(n)
-    states = path.states(start.v_BD.repeat(n_points, 1), None if start.y_B is None else start.y_B.repeat(n_points))
+    heat_B = path.at(points_R.repeat_interleave(n))
+    states = _joined(path, [start] * n_points)
     accepted = torch.zeros(n_points - 1, dtype=torch.float64, device=points_R.device)
+    moments = torch.linspace(n_sweeps / 2, n_sweeps - 1, -(-n_samples // n)).round().tolist()
+    taken: list[States] = []
     for sweep in range(n_sweeps):
-        states = path.move(states, s_B, path.table(states, s_B), noise)
+        states = path.step(states, heat_B, heat_B, noise)[1]
+        states = _joined(path, [path.start(n, noise), _part(states, slice(n, None))])
         states, swapped = _swap(path, states, points_R, sweep % 2, noise)
         accepted += swapped
-    cold = slice((n_points - 1) * n, None)
-    sample = path.states(states.v_BD[cold], None if states.y_B is None else states.y_B[cold])
-    return Tempered(sample, accepted * 2 / max(n_sweeps, 1))
+        taken += [_part(states, slice(-n, None))] * moments.count(sweep)
+    return Tempered(_part(_joined(path, taken), slice(n_samples)), accepted * 2 / n_sweeps)
+
+
+def _part(states: States, rows: slice | Tensor) -> States:
+    return States(*(None if t is None else t[rows] for t in states))  # type: ignore[arg-type]
+
+
+def _joined(path: Path, parts: list[States]) -> States:
+    v_BD = torch.cat([p.v_BD for p in parts])
+    y_B = torch.cat([p.y_B for p in parts if p.y_B is not None]) if path.machine.n_classes else None
+    return path.states(v_BD, y_B)
 
 
 def _swap(path: Path, states: States, points_R: Tensor, parity: int, noise: Noise) -> tuple[States, Tensor]:
@@ -41,20 +54,19 @@ def _swap(path: Path, states: States, points_R: Tensor, parity: int, noise: Nois
     n = len(states.v_BD) // n_points
     index_RN = torch.arange(n_points * n, device=points_R.device).view(n_points, n)
     low = torch.arange(parity, n_points - 1, 2, device=points_R.device)
+    rates = torch.zeros(n_points - 1, dtype=torch.float64, device=points_R.device)
     if not len(low):
-        return states, torch.zeros(n_points - 1, dtype=torch.float64, device=points_R.device)
+        return states, rates
     up_N, down_N = index_RN[low].flatten(), index_RN[low + 1].flatten()
-    s_low, s_high = points_R[low].repeat_interleave(n), points_R[low + 1].repeat_interleave(n)
+    cold, hot = (path.at(points_R[at].repeat_interleave(n)) for at in (low + 1, low))
 
-    def gain(rows: Tensor, there: Tensor, here: Tensor) -> Tensor:
-        part = States(*(None if t is None else t[rows] for t in states))  # type: ignore[arg-type]
-        return path.log_f(part, there, path.table(part, there)) - path.log_f(part, here, path.table(part, here))
+    def gain(rows: Tensor, there: Heat, here: Heat) -> Tensor:
+        part = _part(states, rows)
+        return path.log_f(part, there) - path.log_f(part, here)
 
-    log_ratio = gain(up_N, s_high, s_low) + gain(down_N, s_low, s_high)
+    log_ratio = gain(up_N, cold, hot) + gain(down_N, hot, cold)
     yes = torch.log(noise(len(up_N))) < log_ratio
     source = index_RN.flatten().clone()
     source[up_N[yes]], source[down_N[yes]] = down_N[yes], up_N[yes]
-    rates = torch.zeros(n_points - 1, dtype=torch.float64, device=points_R.device)
     rates[low] = yes.view(len(low), n).double().mean(1)
-    y_B = None if states.y_B is None else states.y_B[source]
-    return path.states(states.v_BD[source], y_B), rates
+    return _part(states, source), rates

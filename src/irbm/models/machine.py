@@ -106,6 +106,16 @@ class Machine:
                 changed[name] = new
         return replace(self, **changed)
 
+    def selected(self, units: Tensor) -> "Machine":
+        """A copy that has these units only, stored in the order of their positions: order[k] = k."""
+        changed: dict[str, Any] = {name: tensor.clone() for name, tensor in self.tensors().items()}
+        for name in ("weights", "hidden_bias", "label_weights"):
+            if getattr(self, name) is not None:
+                changed[name] = getattr(self, name)[units]
+        changed["order"] = torch.arange(len(units), device=units.device)
+        changed["size"] = torch.tensor(len(units), device=units.device)
+        return replace(self, **changed)
+
     # -- energies -------------------------------------------------------------------------------------------
 
     def activations(self, v_BD: Tensor, y_B: Tensor | None = None) -> Tensor:

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.ops import fused, reference
+from irbm.ops import annealing, fused, reference
 from irbm.ops.noise import KeyedStream, Noise
-from irbm.ops.reference import Kind
+from irbm.ops.reference import Heat, Kind
 
 
 class Hidden(NamedTuple):
@@ -60,3 +60,13 @@ def bernoulli_sample(field_BD: Tensor, noise: Noise) -> Tensor:
     if isinstance(noise, KeyedStream):
         return fused.visible_sample_keyed(field_BD, noise.key, noise.next_call())
     return fused.visible_sample(field_BD, noise(*field_BD.shape))
+
+
+def annealed_sample(
+    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat, noise: Noise
+) -> tuple[Tensor, Tensor, Tensor]:
+    """ln sum_z e^t at two points of a path, and h sampled at the second, from activations."""
+    if has_kernels(a_BK) and isinstance(noise, KeyedStream):
+        call = noise.next_call()
+        return annealing.annealed_sample_keyed(a_BK, beta_K, kind, tail, here, there, noise.key, call)
+    return reference.annealed_sample(a_BK, beta_K, kind, tail, here, there, noise(len(a_BK)), noise(*a_BK.shape))

@@ -56,6 +56,10 @@ class KeyedStream:
         """Number the calls from 0 again."""
         self._calls = 0
 
+    def advance_(self) -> None:
+        """Go on to the next key, on the device: a captured graph draws afresh at each replay."""
+        self.key.add_(1)
+
     def next_call(self) -> int:
         self._calls += 1
         return self._calls

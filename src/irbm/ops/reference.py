@@ -10,7 +10,7 @@ Randomness is an argument: uniforms in [0, 1), one for each decision.
 """
 
 import math
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -121,3 +121,44 @@ def hidden_reach(
     reach_BK = survival_BZ[:, :-1][:, inverse(order_K)].to(a_BK.dtype) * trained_K
     mode_B = t_BZ[:, :-1].masked_fill(~trained_K, -math.inf).argmax(-1) + 1
     return reach_BK, torch.sigmoid(a_BK), sample_z(survival_BZ, u_B), mode_B
+
+
+class Heat(NamedTuple):
+    """A point of an annealing path: how much of each activation counts, and how z is drawn towards l.
+
+    Scalars or (B,), float64.
+    """
+
+    tau: Tensor
+    kappa: Tensor
+
+
+def annealed_table(a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, heat: Heat) -> Tensor:
+    """The z-table of gains softplus(tau a_i) - beta_i, less kappa max(l - z, 0): (B, K+1), float64.
+
+    Units are stored in their order, and K = l.
+    """
+    K = a_BK.shape[-1]
+    gain_BK = softplus(_column(heat.tau).to(a_BK.dtype) * a_BK) - beta_K
+    t_BZ = depth_table(gain_BK, torch.tensor(K, device=a_BK.device), kind, tail)
+    if kind == "fixed":
+        return t_BZ
+    shortfall_Z = torch.arange(K - 1, -2, -1, device=a_BK.device, dtype=torch.float64).clamp(min=0)
+    return t_BZ - _column(heat.kappa) * shortfall_Z
+
+
+def annealed_sample(
+    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat, u_B: Tensor, u_BK: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """ln sum_z e^t at two points of a path, (B,) each, float64, and h (B, K) sampled at the second."""
+    log_here_B = torch.logsumexp(annealed_table(a_BK, beta_K, kind, tail, here), dim=-1)
+    t_BZ = annealed_table(a_BK, beta_K, kind, tail, there)
+    log_there_B = torch.logsumexp(t_BZ, dim=-1)
+    z_B = sample_z(survival(t_BZ), u_B)
+    position_K = torch.arange(a_BK.shape[-1], device=a_BK.device)
+    return log_here_B, log_there_B, sample_hidden(_column(there.tau).to(a_BK.dtype) * a_BK, position_K, z_B, u_BK)
+
+
+def _column(value: Tensor) -> Tensor:
+    """(B,) as a column; a scalar as it is."""
+    return value[:, None] if value.dim() else value

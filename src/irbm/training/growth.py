@@ -1,8 +1,5 @@
 """How a machine gains units while it trains, and sheds those that came to nothing."""
 
-from dataclasses import replace
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -26,12 +23,4 @@ def prune(machine: Machine) -> Machine:
     """The machine without the units whose weights have less than a tenth of the mean norm; order kept."""
     units = machine.order[: int(machine.size)]
     norms = machine.weights[units].norm(dim=1)
-    kept = units[norms >= PRUNE_BELOW * norms.mean()]
-    changed: dict[str, Any] = {
-        name: getattr(machine, name)[kept]
-        for name in ("weights", "hidden_bias", "label_weights")
-        if getattr(machine, name) is not None
-    }
-    size = torch.tensor(len(kept), device=kept.device)
-    pruned = replace(machine, order=torch.arange(len(kept), device=kept.device), size=size, **changed)
-    return pruned.with_capacity(len(kept))
+    return machine.selected(units[norms >= PRUNE_BELOW * norms.mean()])

@@ -1,0 +1,158 @@
+"""Machines whose ln Z is known exactly, easy and hard, to judge estimates of it by.
+
+Small ones are summed over every state. Large ones repeat one or two filters, so that a state of the hidden units
+matters only through how many of each kind are on.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import gammaln, logsumexp
+
+from irbm.evaluation import partition
+from irbm.models import Depth, Fixed, Infinite, Machine, Ordered
+
+Rng = np.random.Generator
+Array = NDArray[np.float64]
+
+
+class Known(NamedTuple):
+    """A machine and its true ln Z."""
+
+    name: str
+    machine: Machine
+    log_z: float
+
+
+def machines(seed: int = 0, per_kind: int = 3) -> Iterator[Known]:
+    """Every kind of machine with every depth, ``per_kind`` of each."""
+    for kind in (plain, labelled, deep_trap, multimodal, narrow, one_filter, two_filters):
+        for depth in (Fixed(), Ordered(), Infinite(), Infinite(1.1), Infinite(1.05, "softplus")):
+            for n in range(per_kind):
+                rng = np.random.default_rng([seed, *f"{kind.__name__} {depth}".encode(), n])
+                yield kind(rng, depth)
+
+
+def _machine(depth: Depth, weights: Array, hidden_bias: Array, visible_bias: Array, **labels: Array) -> Machine:
+    tensors = {"weights": weights, "hidden_bias": hidden_bias, "visible_bias": visible_bias} | labels
+    return Machine(
+        **{name: torch.from_numpy(np.ascontiguousarray(value, dtype=np.float64)) for name, value in tensors.items()},  # type: ignore[arg-type]
+        order=torch.arange(len(hidden_bias)),
+        size=torch.tensor(len(hidden_bias)),
+        depth=depth,
+    )
+
+
+def _name(kind: str, machine: Machine) -> str:
+    depth = machine.depth
+    return f"{kind}, {type(depth).__name__}{tuple(vars(depth).values())}, {machine.n_visible} x {machine.capacity}"
+
+
+def _summed(kind: str, machine: Machine) -> Known:
+    return Known(_name(kind, machine), machine, partition.exact(machine).value)
+
+
+# -- small enough to sum ------------------------------------------------------------------------------------
+
+
+def plain(rng: Rng, depth: Depth) -> Known:
+    """Normal parameters, from weak to sharp."""
+    D, K = int(rng.integers(6, 15)), int(rng.choice([5, 20, 60, 300]))
+    scale = rng.choice([0.3, 1.0, 2.0]) / math.sqrt(K / 5)
+    return _summed("plain", _machine(depth, rng.normal(0, scale, (K, D)), rng.normal(0, 1, K), rng.normal(0, 1, D)))
+
+
+def labelled(rng: Rng, depth: Depth) -> Known:
+    """The same with three labels."""
+    D, K = int(rng.integers(5, 12)), int(rng.choice([5, 30]))
+    weights, label_weights = rng.normal(0, 1, (K, D)), rng.normal(0, 1, (K, 3))
+    labels = {"label_weights": label_weights, "label_bias": rng.normal(0, 1, 3)}
+    return _summed("labelled", _machine(depth, weights, rng.normal(0, 1, K), rng.normal(0, 1, D), **labels))
+
+
+def deep_trap(rng: Rng, depth: Depth) -> Known:
+    """300 weak units that are worth their cost only together, at a few patterns; elsewhere z is best small."""
+    D, K = 16, 300
+    patterns = rng.integers(0, 2, (3, D))
+    mine = patterns[np.arange(K) % 3] if rng.random() < 0.5 else patterns[np.zeros(K, int)]
+    strength = rng.uniform(0.2, 0.6)
+    weights = strength * (2 * mine - 1) + rng.normal(0, 0.05, (K, D))
+    hidden_bias = rng.uniform(0.1, 0.4) - (weights * mine).sum(1)
+    return _summed("deep trap", _machine(depth, weights, hidden_bias, rng.normal(0, 0.3, D)))
+
+
+def multimodal(rng: Rng, depth: Depth) -> Known:
+    """Patterns that groups of strong units hold against each other, with barriers of many nats."""
+    D, groups, each = 16, int(rng.integers(2, 9)), int(rng.integers(2, 6))
+    patterns = rng.integers(0, 2, (groups, D))
+    mine = np.repeat(patterns, each, axis=0)[rng.permutation(groups * each)]
+    strength = rng.uniform(1.0, 3.0)
+    weights: Array = strength * (2 * mine - 1.0)
+    hidden_bias = -(weights * mine).sum(1) + rng.uniform(1.0, 6.0) + rng.normal(0, 0.3, len(mine))
+    return _summed("multimodal", _machine(depth, weights, hidden_bias, rng.normal(0, 0.5, D)))
+
+
+def narrow(rng: Rng, depth: Depth) -> Known:
+    """A broad cloud, and one state that one unit alone makes about as heavy as everything else."""
+    D, K = int(rng.integers(10, 17)), 12
+    weights, hidden_bias = rng.normal(0, 0.3, (K, D)), rng.normal(0, 0.5, K)
+    state, worth = rng.integers(0, 2, D), D * math.log(2) + rng.uniform(-1, 4)
+    weights[0] = 2 * worth * (2 * state - 1)
+    hidden_bias[0] = worth - weights[0] @ state
+    return _summed("narrow", _machine(depth, weights, hidden_bias, rng.normal(0, 0.3, D)))
+
+
+# -- repeated filters ---------------------------------------------------------------------------------------
+
+
+def one_filter(rng: Rng, depth: Depth) -> Known:
+    """784 x 300, every unit alike: all on at the pattern, or all off in the noise."""
+    w, c, b = _filter(rng)
+    return _counted("one filter", depth, [(w, c)], np.zeros(300, int), b)
+
+
+def two_filters(rng: Rng, depth: Depth) -> Known:
+    """784 x 300, units of two kinds, mixed or one kind after the other."""
+    (w, c, b), (w2, c2, _) = _filter(rng), _filter(rng)
+    kinds = np.arange(300) % 2 if rng.random() < 0.5 else np.arange(300) // 150
+    return _counted("two filters", depth, [(w, c), (w2, c2)], kinds, b)
+
+
+def _filter(rng: Rng) -> tuple[Array, float, Array]:
+    """Weights that 300 units together use to switch 784 visibles from sparse noise to a pattern."""
+    D, background = 784, rng.uniform(-2.5, -1.0)
+    on = rng.random(D) < rng.uniform(0.2, 0.5)
+    w = np.where(on, rng.uniform(0.01, 0.03), -rng.uniform(0.0, 0.02))
+    overlap = w[on].sum() * 0.9
+    return w, float(rng.uniform(0.0, 1.5) - overlap), np.full(D, background)
+
+
+def _counted(kind: str, depth: Depth, filters: list[tuple[Array, float]], kinds: NDArray[np.int64], b: Array) -> Known:
+    """ln Z = ln sum_z e^{-sum beta} sum over counts n_f of the units that are on, with binomial weights."""
+    weights = np.stack([filters[k][0] for k in kinds])
+    hidden_bias = np.array([filters[k][1] for k in kinds])
+    machine = _machine(depth, weights, hidden_bias, b)
+    available_ZF = np.stack([np.cumsum(kinds == f) for f in range(len(filters))], axis=1)
+    counts = [np.arange(n + 1) for n in available_ZF[-1]]
+    grid = np.meshgrid(*counts, indexing="ij")
+    n_NF = np.stack([g.ravel() for g in grid], axis=1)
+    fields = b + sum(n_NF[:, [f]] * filters[f][0] for f in range(len(filters)))
+    log_v_N = np.logaddexp(0, fields).sum(1) + sum(n_NF[:, f] * filters[f][1] for f in range(len(filters)))
+    own_Z = np.array([logsumexp(log_v_N + _log_binomials(available, n_NF)) for available in available_ZF])
+    penalty_Z = np.cumsum(depth.penalties(machine.hidden_bias).numpy())
+    table = np.append(own_Z - penalty_Z, own_Z[-1] - penalty_Z[-1] + depth.tail)
+    if isinstance(depth, Fixed):
+        table = table[-2:-1]
+    return Known(_name(kind, machine), machine, float(logsumexp(table)))
+
+
+def _log_binomials(available_F: Array, n_NF: Array) -> Array:
+    """ln prod_f C(available_f, n_f), -inf where there are not as many."""
+    rest_NF = available_F - n_NF
+    with np.errstate(invalid="ignore"):
+        terms = gammaln(available_F + 1.0) - gammaln(n_NF + 1.0) - gammaln(np.maximum(rest_NF, 0) + 1.0)
+    return np.asarray(np.where(rest_NF < 0, -np.inf, terms).sum(1))

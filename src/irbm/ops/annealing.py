@@ -1,0 +1,112 @@
+"""The hidden half-step of annealing in one fused Triton kernel: two sums over z, and a sample of h, in one launch.
+
+The slow twin is ``reference.annealed_sample``. As in ``fused``, a program owns one row, gains are added up in
+float64, and what is left after subtracting the largest t is float32.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
+
+import torch
+from torch import Tensor
+
+from irbm.ops.fused import (
+    Kind,
+    _gains,
+    _inverted,
+    _jit,
+    _row_launch,
+    _seed,
+    _sigmoid,
+    _unit_uniforms,
+    _z_uniform,
+    constexpr,
+    tl,
+)
+from irbm.ops.reference import Heat
+
+
+@_jit
+def _heated(a_K, beta_K, at_K, inside_K, K, tail, tau, kappa, KIND: constexpr):
+    """ln sum_z e^t (float64), P(z >= k) at each position, P(z > K)."""
+    gain_K = _gains(a_K * tau.to(tl.float32), beta_K, inside_K)
+    total = tl.sum(gain_K, 0)
+    if KIND == "fixed":
+        reach_K = tl.where(inside_K, 1.0, 0.0)
+        log_sum = total
+        beyond = (total * 0.0).to(tl.float32)
+    else:
+        t_K = tl.cumsum(gain_K, 0) - kappa * (K - 1 - at_K).to(tl.float64)
+        t_K = tl.where(inside_K, t_K, float("-inf"))
+        peak = tl.max(t_K, 0)
+        if KIND == "infinite":
+            peak = tl.maximum(peak, total + tail)
+            beyond = tl.exp((total + tail - peak).to(tl.float32))
+        else:
+            beyond = (total * 0.0).to(tl.float32)
+        weight_K = tl.exp((t_K - peak).to(tl.float32))
+        sum_of = tl.sum(weight_K, 0) + beyond
+        reach_K = (tl.cumsum(weight_K, 0, reverse=True) + beyond) / sum_of
+        beyond = beyond / sum_of
+        log_sum = peak + tl.log(sum_of).to(tl.float64)
+    return log_sum, reach_K, beyond
+
+
+@_jit
+def _annealed_kernel(
+    a_BK, beta_K, tail, tau_here, kappa_here, tau_there, kappa_there, heat_stride, u_B, u_BK, seed, stream,
+    log_here_B, log_there_B, h_BK, K,
+    KIND: constexpr, KEYED: constexpr, BY_POINTER: constexpr, BLOCK: constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    at_K = tl.arange(0, BLOCK)
+    inside_K = at_K < K
+    a_K = tl.load(a_BK + row * K + at_K, mask=inside_K, other=0.0)
+    penalty_K = tl.load(beta_K + at_K, mask=inside_K, other=0.0)
+    heat = row * heat_stride
+    here, _, _ = _heated(
+        a_K, penalty_K, at_K, inside_K, K, tail, tl.load(tau_here + heat), tl.load(kappa_here + heat), KIND
+    )
+    tau = tl.load(tau_there + heat)
+    there, reach_K, beyond = _heated(a_K, penalty_K, at_K, inside_K, K, tail, tau, tl.load(kappa_there + heat), KIND)
+    if KEYED:
+        key = _seed(seed, BY_POINTER)
+        u = _z_uniform(key, stream, row)
+        u_K = _unit_uniforms(key, stream, row, at_K)
+    else:
+        u = tl.load(u_B + row)
+        u_K = tl.load(u_BK + row * K + at_K, mask=inside_K, other=1.0)
+    z = _inverted(reach_K, beyond, at_K, inside_K, u)
+    on_K = (u_K < _sigmoid(a_K * tau.to(tl.float32))) & (at_K < z)
+    tl.store(log_here_B + row, here)
+    tl.store(log_there_B + row, there)
+    tl.store(h_BK + row * K + at_K, on_K.to(tl.float32), mask=inside_K)
+
+
+def annealed_sample(
+    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat, u_B: Tensor, u_BK: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """ln sum_z e^t at two points of a path, (B,) each, float64, and h (B, K) sampled at the second."""
+    return _annealed_sample(a_BK, beta_K, kind, tail, here, there, u_B, u_BK, None, 0)
+
+
+def annealed_sample_keyed(
+    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat, seed: Tensor, stream: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """``annealed_sample`` with the draws of ``fused.hidden_uniforms(B, K, seed, stream)``."""
+    return _annealed_sample(a_BK, beta_K, kind, tail, here, there, None, None, seed, stream)
+
+
+def _annealed_sample(
+    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat,
+    u_B: Tensor | None, u_BK: Tensor | None, seed: Tensor | None, stream: int,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    B, K = a_BK.shape
+    log_here_B, log_there_B = (torch.empty(B, dtype=torch.float64, device=a_BK.device) for _ in range(2))
+    h_BK = torch.empty_like(a_BK)
+    with torch.cuda.device_of(a_BK):
+        _annealed_kernel[(B,)](
+            a_BK, beta_K, tail, here.tau, here.kappa, there.tau, there.kappa, here.tau.dim(), u_B, u_BK, seed, stream,
+            log_here_B, log_there_B, h_BK, K,
+            KIND=kind, KEYED=seed is not None, BY_POINTER=seed is not None, **_row_launch(K),
+        )  # fmt: skip
+    return log_here_B, log_there_B, h_BK
