@@ -90,8 +90,8 @@ def multimodal(rng: Rng, depth: Depth) -> Known:
     D, groups, each = 16, int(rng.integers(2, 9)), int(rng.integers(2, 6))
     patterns = rng.integers(0, 2, (groups, D))
     mine = np.repeat(patterns, each, axis=0)[rng.permutation(groups * each)]
-    strength = rng.uniform(1.0, 3.0)
-    weights: Array = strength * (2 * mine - 1.0)
+    strength = float(rng.uniform(1.0, 3.0))
+    weights = np.asarray(strength * (2 * mine - 1), dtype=np.float64)
     hidden_bias = -(weights * mine).sum(1) + rng.uniform(1.0, 6.0) + rng.normal(0, 0.3, len(mine))
     return _summed("multimodal", _machine(depth, weights, hidden_bias, rng.normal(0, 0.5, D)))
 

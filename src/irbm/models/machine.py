@@ -41,7 +41,7 @@ class Posterior(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Machine:
-    """Parameters padded to a capacity, and the probabilities they define. SPEC: E(v, h, y, z), eqs. 1 and 8."""
+    """Parameters padded to a capacity, and the probabilities they define: E(v, h, y, z), eqs. 1 and 8."""
 
     weights: Tensor  # W (K, D)
     hidden_bias: Tensor  # c (K,)
