@@ -1,43 +1,23 @@
-"""The fused kernels against their slow twins, draw by draw.
+"""The fused kernels against their slow twins, draw by draw."""
 
-On a machine with CUDA the tests run there. Elsewhere the last one runs this file again in Triton's interpreter, in a
-process of its own: the interpreter is chosen when Triton is first imported, which other tests may have done already.
-"""
-
-import importlib.util
 import math
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from scipy import stats
 
 from irbm.models import Gradients, Infinite, Machine
-from irbm.ops import fused
+from irbm.ops import dispatch, fused
 from irbm.ops import reference as ops
 from irbm.training import optim
 from irbm.training.settings import Settings
 
-HAS_TRITON = importlib.util.find_spec("triton") is not None
-DEVICE = next((d for d in ("cpu", "cuda") if fused.available(d) and (d == "cpu" or torch.cuda.is_available())), None)
 BETA = 1.01
 TAIL = ops.log_tail(BETA)
 KINDS = ("fixed", "ordered", "infinite")
 SIZES = ((1, 1), (2, 1), (64, 40), (128, 128), (300, 211))
 ROWS = 8  # the interpreter takes some ten milliseconds for each
 EDGE = 1e-5  # a decision may differ where its uniform is this close to its threshold
-
-
-@pytest.fixture
-def device():
-    if not HAS_TRITON:
-        pytest.skip("Triton is not installed")
-    if DEVICE is None:
-        pytest.skip("no CUDA device: test_this_file_in_the_interpreter runs it")
-    return DEVICE
 
 
 # -- slow twins ---------------------------------------------------------------------------------------------------
@@ -75,7 +55,7 @@ def visible_sample(field_BD, u_BD):
 
 
 def update_weights_(
-    parameter_KD, gradient_KD, squares_KD, age_K, lr, l1, l2, max_norm, *, warm_up=10, epsilon=1e-8
+    parameter_KD, gradient_KD, squares_KD, age_K, lr, l1, l2, max_norm, *, warm_up, epsilon
 ):  # fmt: skip
     gradient_KD = gradient_KD + l2 * parameter_KD
     squares_KD.addcmul_(gradient_KD, gradient_KD)
@@ -232,7 +212,8 @@ def test_keyed_draws_are_uniform_and_unrelated(device):
     others = {
         "row": (u_BK[1:], u_BK[:-1]),
         "unit": (u_BK[:, 1:], u_BK[:, :-1]),
-        "quarter": (u_BD[:, 128:256], u_BD[:, :128]),
+        "four of a counter": (u_BD[:, 1::4], u_BD[:, ::4]),
+        "counter": (u_BD[:, 4:], u_BD[:, :-4]),
         "z": (u_BK[:, 0], u_B),
         "visible": (u_BK[:12], u_BD[:, :150]),
         "seed": (u_BK, fused.hidden_uniforms(40, 150, 7 + 2**32, 3, device)[1].cpu()),
@@ -243,7 +224,7 @@ def test_keyed_draws_are_uniform_and_unrelated(device):
         assert abs(r) < 4 / math.sqrt(one.numel()), name
 
 
-def test_a_draw_depends_on_its_row_and_unit_only(device):
+def test_a_draw_depends_on_its_row_and_position_only(device):
     u_B, u_BK = fused.hidden_uniforms(3, 64, 11, 0, device)
     more_B, more_BK = fused.hidden_uniforms(5, 300, 11, 0, device)
     assert torch.equal(u_B, more_B[:3])
@@ -261,7 +242,7 @@ def test_keyed_forms_decide_as_the_twins_on_the_same_draws(kind, by_pointer, dev
     case = hidden_input(kind, K, 100, device, scale=0.3)
     u_B, u_BK = fused.hidden_uniforms(ROWS, K, key, 5, device)
     got = fused.hidden_sample_keyed(*case, seed, 5)
-    assert_same_hidden(got, case, u_B, u_BK)
+    assert_same_hidden(got, case, u_B, u_BK[:, rank_of(case[1])])
     assert torch.equal(fused.hidden_reach_keyed(*case, seed, 5)[2], got[0])
     field_BD = 6 * draws(2, 600, device=device) - 3
     u_BD = fused.visible_uniforms(2, 600, key, 5, device)
@@ -283,49 +264,52 @@ def test_update_is_its_twin(D, l1, l2, max_norm, device):
     squares = torch.rand(K, D, generator=make).to(device)
     age_K = torch.arange(6, 6 + K, device=device)
     fast, slow = (parameter.clone(), squares.clone()), (parameter.clone(), squares.clone())
-    lr = torch.tensor(0.1, device=device)
+    lr = 0.1
     for _ in range(3):
         gradient = torch.randn(K, D, generator=make).to(device)
         for update, (p, s) in ((fused.update_weights_, fast), (update_weights_, slow)):
-            update(p, gradient, s, age_K, lr, l1, l2, max_norm)
+            update(p, gradient, s, age_K, lr, l1, l2, max_norm, warm_up=10, epsilon=1e-8)
         age_K += 1
     torch.testing.assert_close(fast[0], slow[0], rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(fast[1], slow[1], rtol=1e-6, atol=1e-6)
     assert not l1 or D == 1 or (fast[0] == 0).any()
 
 
-def test_update_is_what_the_optimizer_does(device):
-    make = torch.Generator().manual_seed(0)
-    K, D, C = 5, 40, 3
+@pytest.mark.parametrize("C", [0, 3])
+def test_the_optimizer_does_the_same_with_kernels_and_without(C, device, monkeypatch):
+    make = torch.Generator().manual_seed(C)
+    K, D, l = 300, 290, 290  # more than one block of biases of either kind, and padding
 
     def randn(*shape):
         return torch.randn(*shape, generator=make).to(device)
 
-    machine = Machine(
-        randn(K, D), randn(K), randn(D), torch.arange(K, device=device), torch.tensor(K, device=device),
-        Infinite(), label_weights=randn(K, C), label_bias=randn(C),
-    )  # fmt: skip
-    settings = Settings(learning_rate=0.1, l1=0.05, l2=0.1, max_norm=4.0, label_max_norm=1.5)
-    state = optim.initial_state(machine, settings)
-    state.age_K.copy_(torch.tensor([0, 9, 10, 11, 50]))
-    mine = {n: (getattr(machine, n).clone(), state.squares[n].clone()) for n in optim.WEIGHTS}
-    gradients = Gradients(randn(K, D), randn(K), randn(D), randn(K, C), randn(C))
-    lr = optim.rate(settings, state.step).float()
-    for name, bound in (("weights", settings.max_norm), ("label_weights", settings.label_max_norm)):
-        gradient = getattr(gradients, name)
-        fused.update_weights_(mine[name][0], gradient, mine[name][1], state.age_K, lr, settings.l1, settings.l2, bound)
-    optim.update_(machine, state, gradients, settings)
-    for name in optim.WEIGHTS:
-        torch.testing.assert_close(mine[name][0], getattr(machine, name), rtol=1e-6, atol=1e-6)
-        torch.testing.assert_close(mine[name][1], state.squares[name], rtol=1e-6, atol=1e-6)
+    def updated(with_kernels):
+        make.manual_seed(C)
+        monkeypatch.setattr(dispatch, "has_kernels", lambda _: with_kernels)
+        labels = {"label_weights": randn(K, C), "label_bias": randn(C)} if C else {}
+        order_K, size = torch.arange(K, device=device), torch.tensor(l, device=device)
+        machine = Machine(randn(K, D), randn(K), randn(D), order_K, size, Infinite(), **labels)
+        settings = Settings(learning_rate=0.1, l1=0.05, l2=0.1, max_norm=4.0, label_max_norm=1.5)
+        state = optim.initial_state(machine, settings)
+        state.age_K.copy_(torch.arange(K) % (2 * optim.WARM_UP))
+        for _ in range(2):
+            gradients = Gradients(randn(K, D), randn(K), randn(D), randn(K, C) if C else None, randn(C) if C else None)
+            optim.update_(machine, state, gradients, settings)
+        return machine.tensors() | state.tensors()
+
+    fast, slow = updated(True), updated(False)
+    assert fast["step"] == 2
+    assert fast["age"][l - 1] == (l - 1) % (2 * optim.WARM_UP) + 2
+    for name, tensor in slow.items():
+        torch.testing.assert_close(fast[name], tensor, rtol=1e-5, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
 
 
 def test_update_does_not_hide_a_broken_gradient(device):
     parameter, squares = torch.ones(2, 5, device=device), torch.ones(2, 5, device=device)
     gradient = torch.ones(2, 5, device=device)
     gradient[1, 2] = math.nan
-    age_K, lr = torch.tensor([20, 20], device=device), torch.tensor(0.1, device=device)
-    fused.update_weights_(parameter, gradient, squares, age_K, lr, 1e-3, 0.0, 1.0)
+    age_K, lr = torch.tensor([20, 20], device=device), 0.1
+    fused.update_weights_(parameter, gradient, squares, age_K, lr, 1e-3, 0.0, 1.0, warm_up=10, epsilon=1e-8)
     assert parameter[1, 2].isnan()
     assert parameter[0].isfinite().all()
 
@@ -344,26 +328,3 @@ def test_arguments_a_kernel_would_misread_are_refused(device):
         fused.hidden_sample(case[0].double(), *case[1:], u_B, u_BK)
     with pytest.raises(ValueError, match="field must be contiguous"):
         fused.visible_sample(case[0].T, u_BK.T.contiguous())
-
-
-def test_without_triton_the_module_loads_and_says_so(monkeypatch):
-    monkeypatch.setitem(sys.modules, "triton", None)
-    spec = importlib.util.spec_from_file_location("fused_without_triton", fused.__file__)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    assert not module.available("cuda")
-    assert not module.available("cpu")
-
-
-@pytest.mark.skipif(not HAS_TRITON, reason="Triton is not installed")
-@pytest.mark.skipif(DEVICE is not None, reason="the tests run in this process")
-def test_this_file_in_the_interpreter():
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--durations=5", __file__],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert " passed" in run.stdout

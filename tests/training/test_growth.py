@@ -230,7 +230,7 @@ def test_a_saved_model_keeps_its_history_and_converts_alike(tmp_path):
     first, second = model.to_rbm(), loaded.to_rbm()
     assert np.array_equal(first.components_, second.components_)
     assert second.binarize == 1.0
-    assert torch.equal(second._visible_means, torch.from_numpy((data > 1).mean(0)).float())
+    assert torch.equal(second._visible_means.cpu(), torch.from_numpy((data > 1).mean(0)).float())
     assert len(loaded.partial_fit(data).history_) == 5
 
 

@@ -27,6 +27,7 @@ PULL = 1.0  # of the mean penalty: no unit can be worth leaving out
 ERRORS = 4.0  # standard errors on either side of an estimate; the value is the best of several
 LEAST_ESS = 20.0
 FLOAT32_ROUNDING = 2.0**-24
+FOR_STEPS = 0  # the last part of a key, which steps count on from
 RELIABLE_WIDTH = 0.5
 LADDER = 16
 TEMPERED = 25  # chains of each point of the ladder
@@ -100,7 +101,7 @@ def _working_copy(machine: Machine) -> Machine:
 def _estimate(
     machine: Machine, means_D: Tensor | None, examples: Tensor | None, seed: int, tol: float, budget: int | None
 ) -> tuple[LogPartition, list[Round]]:
-    noise = uniform_noise(seed, device=machine.weights.device, dtype=machine.weights.dtype)
+    noise = uniform_noise(seed, FOR_STEPS, device=machine.weights.device, dtype=machine.weights.dtype)
     most = max(2, budget or DEFAULT_BUDGET)
     n_points, n_chains = min(FIRST_POINTS, most), CHAINS
     rounds: list[Round] = []

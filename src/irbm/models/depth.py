@@ -24,6 +24,11 @@ class Depth(ABC):
     def tail(self) -> float:
         return -math.inf
 
+    @property
+    def sloped(self) -> bool:
+        """Whether penalties change with the hidden biases."""
+        return False
+
     @abstractmethod
     def penalties(self, hidden_bias_K: Tensor) -> Tensor:
         """beta_i, what taking part costs unit i: (K,)."""
@@ -59,6 +64,10 @@ class _Penalised(Depth):
         if self.penalty not in get_args(Penalty):
             raise ValueError(f"penalty must be one of {get_args(Penalty)}, got {self.penalty!r}")
         self._check_beta()
+
+    @property
+    def sloped(self) -> bool:
+        return self.penalty == "softplus"
 
     def _check_beta(self) -> None:
         if not (_is_number(self.beta) and self.beta > 0):

@@ -9,26 +9,26 @@ float64, and what is left after subtracting the largest t is float32.
 import torch
 from torch import Tensor
 
-from irbm.ops.fused import (
-    Kind,
-    _gains,
-    _inverted,
-    _jit,
-    _row_launch,
-    _seed,
-    _sigmoid,
-    _unit_uniforms,
-    _z_uniform,
+from irbm.ops.fused import Kind, gains, inverted, sigmoid
+from irbm.ops.kernels import (
+    FOR_HIDDEN,
+    Key,
+    check_readable,
     constexpr,
+    jit,
+    key_of,
+    row_launch,
+    row_uniforms,
     tl,
+    z_uniform,
 )
 from irbm.ops.reference import Heat
 
 
-@_jit
+@jit
 def _heated(a_K, beta_K, at_K, inside_K, K, tail, tau, kappa, KIND: constexpr):
     """ln sum_z e^t (float64), P(z >= k) at each position, P(z > K)."""
-    gain_K = _gains(a_K * tau.to(tl.float32), beta_K, inside_K)
+    gain_K = gains(a_K * tau.to(tl.float32), beta_K, inside_K)
     total = tl.sum(gain_K, 0)
     if KIND == "fixed":
         reach_K = tl.where(inside_K, 1.0, 0.0)
@@ -51,11 +51,11 @@ def _heated(a_K, beta_K, at_K, inside_K, K, tail, tau, kappa, KIND: constexpr):
     return log_sum, reach_K, beyond
 
 
-@_jit
+@jit
 def _annealed_kernel(
-    a_BK, beta_K, tail, tau_here, kappa_here, tau_there, kappa_there, heat_stride, u_B, u_BK, seed, stream,
+    a_BK, beta_K, tail, tau_here, kappa_here, tau_there, kappa_there, heat_stride, seed, stream,
     log_here_B, log_there_B, h_BK, K,
-    KIND: constexpr, KEYED: constexpr, BY_POINTER: constexpr, BLOCK: constexpr,
+    KIND: constexpr, BY_POINTER: constexpr, BLOCK: constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     at_K = tl.arange(0, BLOCK)
@@ -68,45 +68,30 @@ def _annealed_kernel(
     )
     tau = tl.load(tau_there + heat)
     there, reach_K, beyond = _heated(a_K, penalty_K, at_K, inside_K, K, tail, tau, tl.load(kappa_there + heat), KIND)
-    if KEYED:
-        key = _seed(seed, BY_POINTER)
-        u = _z_uniform(key, stream, row)
-        u_K = _unit_uniforms(key, stream, row, at_K)
-    else:
-        u = tl.load(u_B + row)
-        u_K = tl.load(u_BK + row * K + at_K, mask=inside_K, other=1.0)
-    z = _inverted(reach_K, beyond, at_K, inside_K, u)
-    on_K = (u_K < _sigmoid(a_K * tau.to(tl.float32))) & (at_K < z)
+    key = key_of(seed, BY_POINTER)
+    z = inverted(reach_K, beyond, at_K, inside_K, z_uniform(key, stream, row))
+    u_K = row_uniforms(key, stream, row, 0, FOR_HIDDEN, BLOCK)
+    on_K = (u_K < sigmoid(a_K * tau.to(tl.float32))) & (at_K < z)
     tl.store(log_here_B + row, here)
     tl.store(log_there_B + row, there)
     tl.store(h_BK + row * K + at_K, on_K.to(tl.float32), mask=inside_K)
 
 
 def annealed_sample(
-    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat, u_B: Tensor, u_BK: Tensor
+    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat, key: Key
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """ln sum_z e^t at two points of a path, (B,) each, float64, and h (B, K) sampled at the second."""
-    return _annealed_sample(a_BK, beta_K, kind, tail, here, there, u_B, u_BK, None, 0)
+    """ln sum_z e^t at two points of a path, (B,) each, float64, and h (B, K) sampled at the second.
 
-
-def annealed_sample_keyed(
-    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat, seed: Tensor, stream: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """``annealed_sample`` with the draws of ``fused.hidden_uniforms(B, K, seed, stream)``."""
-    return _annealed_sample(a_BK, beta_K, kind, tail, here, there, None, None, seed, stream)
-
-
-def _annealed_sample(
-    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat,
-    u_B: Tensor | None, u_BK: Tensor | None, seed: Tensor | None, stream: int,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    The draws are those of ``fused.hidden_uniforms(B, K, *key)``.
+    """
+    check_readable(a=a_BK, beta=beta_K)
     B, K = a_BK.shape
     log_here_B, log_there_B = (torch.empty(B, dtype=torch.float64, device=a_BK.device) for _ in range(2))
     h_BK = torch.empty_like(a_BK)
     with torch.cuda.device_of(a_BK):
         _annealed_kernel[(B,)](
-            a_BK, beta_K, tail, here.tau, here.kappa, there.tau, there.kappa, here.tau.dim(), u_B, u_BK, seed, stream,
+            a_BK, beta_K, tail, here.tau, here.kappa, there.tau, there.kappa, here.tau.dim(), *key,
             log_here_B, log_there_B, h_BK, K,
-            KIND=kind, KEYED=seed is not None, BY_POINTER=seed is not None, **_row_launch(K),
+            KIND=kind, BY_POINTER=isinstance(key.seed, Tensor), **row_launch(K),
         )  # fmt: skip
     return log_here_B, log_there_B, h_BK

@@ -8,7 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.ops import annealing, fused, reference
+from irbm.ops import annealing, counting, fused, reference
+from irbm.ops.kernels import Draws, available
 from irbm.ops.noise import KeyedStream, Noise
 from irbm.ops.reference import Heat, Kind
 
@@ -23,8 +24,18 @@ class Hidden(NamedTuple):
 
 
 def has_kernels(a: Tensor) -> bool:
-    """Whether fused kernels can work on this tensor."""
-    return a.is_cuda and a.dtype == torch.float32 and fused.available(a.device)
+    """Whether fused kernels can work on this tensor, and on integers and sums beside it."""
+    return a.is_cuda and a.dtype != torch.float64 and available(a.device)
+
+
+def has_products(weights_KD: Tensor, rows: int) -> bool:
+    """Whether binary rows can be multiplied with these weights on tensor cores, in two bfloat16 parts."""
+    indexed_by_32_bits = max(rows, *weights_KD.shape) * max(weights_KD.shape) < 2**31
+    return has_kernels(weights_KD) and indexed_by_32_bits and _has_bfloat16(weights_KD.device)
+
+
+def _has_bfloat16(device: torch.device) -> bool:
+    return device.type != "cuda" or torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def hidden_sample(
@@ -35,8 +46,7 @@ def hidden_sample(
         u_B, u_BK = noise(len(a_BK)), noise(*a_BK.shape)
         return reference.hidden_sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK)
     if isinstance(noise, KeyedStream):
-        call = noise.next_call()
-        return fused.hidden_sample_keyed(a_BK, order_K, beta_K, size, kind, tail, noise.key, call)
+        return fused.hidden_sample_keyed(a_BK, order_K, beta_K, size, kind, tail, *noise.next_key())
     u_B, u_BK = noise(len(a_BK)), noise(*a_BK.shape)
     return fused.hidden_sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK)
 
@@ -48,8 +58,7 @@ def hidden_reach(
     if not has_kernels(a_BK):
         return Hidden(*reference.hidden_reach(a_BK, order_K, beta_K, size, kind, tail, noise(len(a_BK))))
     if isinstance(noise, KeyedStream):
-        call = noise.next_call()
-        return Hidden(*fused.hidden_reach_keyed(a_BK, order_K, beta_K, size, kind, tail, noise.key, call))
+        return Hidden(*fused.hidden_reach_keyed(a_BK, order_K, beta_K, size, kind, tail, *noise.next_key()))
     return Hidden(*fused.hidden_reach(a_BK, order_K, beta_K, size, kind, tail, noise(len(a_BK))))
 
 
@@ -58,7 +67,7 @@ def bernoulli_sample(field_BD: Tensor, noise: Noise) -> Tensor:
     if not has_kernels(field_BD):
         return reference.sample_bernoulli(field_BD, noise(*field_BD.shape))
     if isinstance(noise, KeyedStream):
-        return fused.visible_sample_keyed(field_BD, noise.key, noise.next_call())
+        return fused.visible_sample_keyed(field_BD, *noise.next_key())
     return fused.visible_sample(field_BD, noise(*field_BD.shape))
 
 
@@ -67,6 +76,18 @@ def annealed_sample(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """ln sum_z e^t at two points of a path, and h sampled at the second, from activations."""
     if has_kernels(a_BK) and isinstance(noise, KeyedStream):
-        call = noise.next_call()
-        return annealing.annealed_sample_keyed(a_BK, beta_K, kind, tail, here, there, noise.key, call)
+        return annealing.annealed_sample(a_BK, beta_K, kind, tail, here, there, noise.next_key())
     return reference.annealed_sample(a_BK, beta_K, kind, tail, here, there, noise(len(a_BK)), noise(*a_BK.shape))
+
+
+def draws(noise: Noise, *shape: int) -> Draws:
+    """Uniforms for a kernel, or the key it draws them from itself."""
+    return noise.next_key() if isinstance(noise, KeyedStream) else noise(*shape)
+
+
+def tally_(sums: Tensor, mode_B: Tensor) -> None:
+    """Add the sum of a batch's likeliest z, and their maximum, to the two sums (float64)."""
+    if has_kernels(mode_B):
+        counting.tally_(sums, mode_B)
+    else:
+        sums.add_(torch.stack([mode_B.sum(), mode_B.max()]))

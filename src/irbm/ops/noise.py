@@ -5,12 +5,14 @@ generator's state needs to be kept.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from irbm.ops import fused
+from irbm.ops.kernels import Key, available
 
 Noise = Callable[..., Tensor]
 """``noise(*shape)`` returns uniforms in [0, 1), fresh at each call."""
@@ -49,7 +51,9 @@ class KeyedStream:
         self._calls = 0
 
     def reseed(self, *key: int) -> None:
-        self.key.fill_(_as_int64(np.random.SeedSequence(key)))
+        # Neighbours in the last number are neighbours as keys: Philox makes unrelated streams of them, and a step
+        # need not wait for a hash of its number.
+        self.key.fill_((_first_key(*key[:-1]) + key[-1]) % 2**63)
         self.rewind()
 
     def rewind(self) -> None:
@@ -60,19 +64,20 @@ class KeyedStream:
         """Go on to the next key, on the device: a captured graph draws afresh at each replay."""
         self.key.add_(1)
 
-    def next_call(self) -> int:
+    def next_key(self) -> Key:
+        """What a kernel needs to draw the uniforms of one call."""
         self._calls += 1
-        return self._calls
+        return Key(self.key, self._calls)
 
     def __call__(self, *shape: int) -> Tensor:
         rows, columns = (shape[0], shape[1]) if len(shape) == 2 else (1, shape[0])
-        return fused.visible_uniforms(rows, columns, self.key, self.next_call(), self.key.device).view(shape)
+        return fused.visible_uniforms(rows, columns, *self.next_key(), self.key.device).view(shape)
 
 
 def stream(device: torch.device | str, dtype: torch.dtype = torch.float32) -> Stream | KeyedStream:
     """The kind of stream that suits the device, not seeded yet."""
     device = torch.device(device)
-    if device.type == "cuda" and dtype == torch.float32 and fused.available(device):
+    if device.type == "cuda" and dtype == torch.float32 and available(device):
         return KeyedStream(device)
     return Stream(device, dtype)
 
@@ -82,6 +87,11 @@ def uniform_noise(*key: int, device: torch.device | str = "cpu", dtype: torch.dt
     noise = stream(device, dtype)
     noise.reseed(*key)
     return noise
+
+
+@lru_cache
+def _first_key(*key: int) -> int:
+    return _as_int64(np.random.SeedSequence(key))
 
 
 def _as_int64(seed: np.random.SeedSequence) -> int:

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from irbm.models import Machine
+from irbm.ops import counting, dispatch
 
 PRUNE_BELOW = 0.1  # of the mean norm, sec. 3.3
 
@@ -13,6 +14,9 @@ def update_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
 
     With unequal numbers of examples and chains the shorter list is gone through again from its start.
     """
+    if dispatch.has_kernels(size):
+        counting.grow_(size, z_pos_B, z_neg_N, limit)
+        return
     n = max(len(z_pos_B), len(z_neg_N))
     pairs = torch.arange(n, device=size.device)
     beyond = (z_pos_B[pairs % len(z_pos_B)] > size) & (z_neg_N[pairs % len(z_neg_N)] > size)

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.models import Gradients, Machine
+from irbm.models import Gradients, Machine, sweeps
+from irbm.ops import dispatch
 from irbm.ops import reference as ops
 from irbm.ops.dispatch import Hidden
 from irbm.ops.noise import Noise
@@ -39,12 +40,30 @@ def generative(
     machine: Machine, v_BD: Tensor, y_B: Tensor | None, chains: Chains, settings: Settings, noise: Noise
 ) -> Phases:
     """-ln p(v) or -ln p(v, y): data against samples of the model. Eqs. 7 and 22."""
+    if y_B is None and sweeps.suit(machine, len(v_BD) + max(len(v_BD), len(chains))):
+        return _on_tensor_cores(machine, v_BD, chains, settings, noise)
     positive = machine.hidden(v_BD, y_B, noise)
     v_ND, y_N = advance_(chains, machine, v_BD, y_B, noise, settings.gibbs_steps)
     negative = machine.hidden(v_ND, y_N, noise)
     data = _phase_gradients(machine, v_BD, y_B, positive, settings)
     model = _phase_gradients(machine, v_ND, y_N, negative, settings)
     return Phases(_combined(data, model, factor=-1.0), positive.z_B, negative.z_B, positive.mode_B)
+
+
+def _on_tensor_cores(machine: Machine, v_BD: Tensor, chains: Chains, settings: Settings, noise: Noise) -> Phases:
+    """The same without labels where there are kernels for it, both phases in one batch: data, then samples."""
+    start_ND = v_BD if chains.v_ND is None else chains.v_ND
+    n, rows = len(v_BD), len(v_BD) + len(start_ND)
+    of_machine = sweeps.Sweeps.of(machine)
+    v_RD = torch.empty(rows, machine.n_visible, dtype=torch.bfloat16, device=v_BD.device)
+    v_RD[:n].copy_(v_BD)
+    of_data = dispatch.draws(noise, n)
+    of_machine.gibbs_(start_ND, noise, settings.gibbs_steps, out=v_RD[n:], last=chains.v_ND)
+    draws = dispatch.draws(noise, rows - n)
+    if isinstance(of_data, Tensor) and isinstance(draws, Tensor):  # one key serves all rows
+        draws = torch.cat([of_data, draws])
+    found, z_R, mode_R = of_machine.gradients(v_RD, n, draws, sampled=settings.gradient == "sampled")
+    return Phases(found, z_R[:n], z_R[n:], mode_R[:n])
 
 
 def _phase_gradients(

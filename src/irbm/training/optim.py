@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from irbm.models import Gradients, Machine
-from irbm.ops import fused
-from irbm.ops.dispatch import has_kernels
+from irbm.ops import dispatch, fused
 from irbm.training.settings import Settings
 
 ROWS = ("weights", "hidden_bias", "label_weights")
@@ -73,6 +72,9 @@ def rate(settings: Settings, step: Tensor) -> Tensor:
 
 def update_(machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings) -> None:
     """One descent step along the gradients, in place, within the constraints on weights."""
+    if state.squares and not state.velocity and dispatch.has_kernels(machine.weights):
+        _update_fused_(machine, state, gradients, settings)
+        return
     lr = rate(settings, state.step).to(machine.weights.dtype)
     for name, gradient in gradients._asdict().items():
         if gradient is None:
@@ -89,21 +91,7 @@ def _update_weights_(
     name: str, weights: Tensor, gradient: Tensor, lr: Tensor, state: OptimizerState, settings: Settings
 ) -> None:
     """Descent with L2; then L1 by soft threshold at the global rate, so that weights reach zero; then the row norms."""
-    bound = settings.max_norm if name == "weights" else settings.label_max_norm
-    if state.squares and not state.velocity and has_kernels(weights):
-        fused.update_weights_(
-            weights,
-            gradient.contiguous(),
-            state.squares[name],
-            state.age_K,
-            lr,
-            settings.l1,
-            settings.l2,
-            bound,
-            warm_up=WARM_UP,
-            epsilon=EPSILON,
-        )
-        return
+    bound = _bound(name, settings)
     if settings.l2:
         gradient = gradient + settings.l2 * weights
     weights.sub_(_descent(name, gradient, lr, state))
@@ -113,7 +101,33 @@ def _update_weights_(
         weights.mul_(bound / weights.norm(dim=1, keepdim=True).clamp(min=bound))
 
 
-def _descent(name: str, gradient: Tensor, lr: Tensor, state: OptimizerState) -> Tensor:
+def _bound(name: str, settings: Settings) -> float | None:
+    """The largest norm a row may have."""
+    return settings.max_norm if name == "weights" else settings.label_max_norm
+
+
+def _update_fused_(machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings) -> None:
+    """The same for AdaGrad, in one launch for each matrix and one for both biases."""
+    lr = settings.learning_rate
+
+    def of(name: str) -> tuple[Tensor, Tensor, Tensor]:
+        return getattr(machine, name), getattr(gradients, name).contiguous(), state.squares[name]
+
+    for name in WEIGHTS:
+        if getattr(gradients, name) is not None:
+            fused.update_weights_(
+                *of(name), state.age_K, lr, settings.l1, settings.l2, _bound(name, settings),
+                warm_up=WARM_UP, epsilon=EPSILON,
+            )  # fmt: skip
+    if gradients.label_bias is not None and machine.label_bias is not None:
+        machine.label_bias.sub_(_descent("label_bias", gradients.label_bias, lr, state))
+    fused.update_biases_(
+        of("hidden_bias"), of("visible_bias"), state.age_K, machine.size, state.step, lr,
+        warm_up=WARM_UP, epsilon=EPSILON,
+    )  # fmt: skip
+
+
+def _descent(name: str, gradient: Tensor, lr: Tensor | float, state: OptimizerState) -> Tensor:
     """What one update subtracts from a parameter."""
     move = lr * gradient
     if state.squares:

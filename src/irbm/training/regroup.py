@@ -9,6 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from irbm.ops import counting
+from irbm.ops.noise import KeyedStream, Noise
+
 FIRST_EPOCHS = 10  # the schedule mixes greedily until then
 FIRST_FRACTION = 0.75
 LARGEST_FRACTION = 0.9
@@ -48,6 +51,14 @@ def recent_mean(mean_z: list[float]) -> float:
     """The mean over the last 20 % of epochs. Eq. 32 of sec. 4.1."""
     recent = mean_z[-max(1, round(0.2 * len(mean_z))) :]
     return sum(recent) / len(recent)
+
+
+def mix_(order_K: Tensor, size: Tensor, limits: Tensor, noise: Noise) -> None:
+    """Permute the first M_t positions uniformly, in place, by the limits of the epoch."""
+    if isinstance(noise, KeyedStream):
+        counting.shuffle_(order_K, size, limits, noise.next_key())
+    else:
+        shuffle_(order_K, regrouped(size, limits), noise(len(order_K)))
 
 
 def shuffle_(order_K: Tensor, length: Tensor, u_K: Tensor) -> None:

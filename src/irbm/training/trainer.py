@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from irbm.models import Infinite, Machine
+from irbm.ops import dispatch
 from irbm.ops.noise import KeyedStream, Noise, stream, uniform_noise
 from irbm.training import chains as chain_starts
 from irbm.training import growth, objectives, optim, regroup
@@ -248,9 +249,9 @@ class Trainer:
         """Regroup, both phases, update, grow: all on the device."""
         state, machine, noise = self.state, self.machine, self._noise
         v_BD, y_B = self._examples(rows)
-        regroup.shuffle_(machine.order, regroup.regrouped(machine.size, self._limits), noise(machine.capacity))
+        regroup.mix_(machine.order, machine.size, self._limits, noise)
         phases = objectives.gradients(machine, v_BD, y_B, state.chains, self.settings, noise)
-        state.sums.add_(torch.stack([phases.mode_B.sum(), phases.mode_B.max()]))
+        dispatch.tally_(state.sums, phases.mode_B)
         optim.update_(machine, state.optimizer, phases.gradients, self.settings)
         growth.update_(machine.size, phases.z_pos_B, phases.z_neg_N, self._largest_size())
 

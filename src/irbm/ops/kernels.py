@@ -1,0 +1,120 @@
+"""What every Triton kernel here shares: how it is compiled, where it runs, and the uniforms it draws from a key.
+
+Philox counts by (column // 4, row, stream, purpose), and gives the uniforms of four neighbouring columns: no draw
+depends on how many rows or columns there are, and no two purposes meet.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
+
+import importlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+try:
+    triton: Any = importlib.import_module("triton")
+    tl: Any = importlib.import_module("triton.language")
+except ImportError:  # no kernel can run then, as ``available`` says
+    triton = tl = None
+
+if TYPE_CHECKING:
+    constexpr = Any  # marks what a kernel is compiled for; Triton's own types are unknown to the type checker
+else:
+    constexpr = getattr(tl, "constexpr", None)
+
+Seed = int | Tensor
+"""A Python int, or a 0-dimensional int64 tensor that the kernel reads itself: a captured graph can be replayed with
+another seed in it."""
+
+FEWEST_COLUMNS = 128  # a warp with four columns to a thread: scans never see replicated elements
+MOST_WARPS = 16
+
+# Purposes of draws, the last part of Philox's counter.
+FOR_Z, FOR_HIDDEN, FOR_VISIBLE = (0, 1, 2) if triton is None else map(constexpr, (0, 1, 2))
+
+
+class Key(NamedTuple):
+    """Uniforms that a kernel draws itself, in place of a tensor of them."""
+
+    seed: Seed
+    stream: int
+
+
+Draws = Tensor | Key
+
+
+def given(draws: Draws | None) -> tuple[Tensor | None, Seed | None, int]:
+    """A kernel's three arguments for its draws: uniforms, or a seed and a stream."""
+    return (None, *draws) if isinstance(draws, Key) else (draws, None, 0)
+
+
+def jit(kernel: Any) -> Any:
+    """A Triton kernel, compiled once for all seeds and streams; the bare function where there is no Triton."""
+    return kernel if triton is None else triton.jit(kernel, do_not_specialize=["seed", "stream"])
+
+
+@jit
+def key_of(seed, BY_POINTER: constexpr):
+    if BY_POINTER:
+        seed = tl.load(seed)
+    return seed.to(tl.int64)
+
+
+INTERPRETED = triton is not None and not isinstance(key_of, triton.JITFunction)
+
+
+def available(device: torch.device | str) -> bool:
+    """Whether the kernels run on this device: on CUDA, or on the CPU under ``TRITON_INTERPRET=1``."""
+    return triton is not None and torch.device(device).type == ("cpu" if INTERPRETED else "cuda")
+
+
+# -- uniforms from a key ----------------------------------------------------------------------------------------
+
+
+@jit
+def z_uniform(seed, stream, row):
+    """The one uniform that decides a row's z."""
+    zero = (row * 0).to(tl.uint32)
+    bits, _, _, _ = tl.philox(seed, zero, row.to(tl.uint32), zero + stream.to(tl.uint32), zero + FOR_Z)
+    return tl.uint_to_uniform_float(bits)
+
+
+@jit
+def row_uniforms(seed, stream, row, first, PURPOSE: constexpr, COLUMNS: constexpr):
+    """Uniforms of the columns first .. first + COLUMNS - 1 of a row; ``first`` is a multiple of four."""
+    quarter_Q = (first // 4 + tl.arange(0, COLUMNS // 4)).to(tl.uint32)
+    zero_Q = quarter_Q * 0
+    a_Q, b_Q, c_Q, d_Q = tl.philox(
+        seed, quarter_Q, zero_Q + row.to(tl.uint32), zero_Q + stream.to(tl.uint32), zero_Q + PURPOSE
+    )
+    return tl.uint_to_uniform_float(tl.interleave(tl.interleave(a_Q, c_Q), tl.interleave(b_Q, d_Q)))
+
+
+@jit
+def tile_uniforms(seed, stream, row_B, first, PURPOSE: constexpr, COLUMNS: constexpr):
+    """``row_uniforms`` of several rows: (rows, COLUMNS)."""
+    quarter_Q = (first // 4 + tl.arange(0, COLUMNS // 4)).to(tl.uint32)
+    quarter_BQ = row_B[:, None].to(tl.uint32) * 0 + quarter_Q[None, :]
+    zero_BQ = quarter_BQ * 0
+    row_BQ = zero_BQ + row_B[:, None].to(tl.uint32)
+    a_BQ, b_BQ, c_BQ, d_BQ = tl.philox(seed, quarter_BQ, row_BQ, zero_BQ + stream.to(tl.uint32), zero_BQ + PURPOSE)
+    return tl.uint_to_uniform_float(tl.interleave(tl.interleave(a_BQ, c_BQ), tl.interleave(b_BQ, d_BQ)))
+
+
+# -- arguments and launches -------------------------------------------------------------------------------------
+
+
+def row_launch(columns: int) -> dict[str, int]:
+    """One program for a whole row, with four columns to a thread as long as there are warps."""
+    block = max(triton.next_power_of_2(columns), FEWEST_COLUMNS)
+    return {"BLOCK": block, "num_warps": min(block // FEWEST_COLUMNS, MOST_WARPS)}
+
+
+def check_readable(**tensors: Tensor | None) -> None:
+    """A kernel refuses nothing: it would misread the memory of a view, and round float64 on the way in."""
+    for name, tensor in tensors.items():
+        if tensor is not None and not tensor.is_contiguous():
+            raise ValueError(f"{name} must be contiguous, got strides {tensor.stride()}; call .contiguous()")
+        if tensor is not None and tensor.dtype == torch.float64:
+            raise ValueError(f"{name} must be float32, got float64; the reference operations take it")

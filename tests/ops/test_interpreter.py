@@ -1,0 +1,43 @@
+"""The kernels' tests where there is no CUDA: again, in Triton's interpreter, in a process of their own.
+
+The interpreter is chosen when Triton is first imported, which other tests may have done already.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from irbm.ops import kernels
+
+HERE = Path(__file__).parent
+FILES = ["test_fused.py", "test_products.py", "test_counting.py", "test_annealing.py", "../training/test_cuda.py"]
+
+
+@pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")
+@pytest.mark.skipif(kernels.INTERPRETED or torch.cuda.is_available(), reason="the tests run in this process")
+@pytest.mark.parametrize("name", FILES)
+def test_kernels_in_the_interpreter(name):
+    run = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--durations=5", HERE / name],
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        cwd=HERE.parents[1],
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert " passed" in run.stdout
+
+
+def test_without_triton_everything_loads_and_says_so():
+    program = (
+        "import sys; sys.modules['triton'] = None\n"
+        "import irbm\n"
+        "from irbm.ops import annealing, counting, fused, kernels, products\n"
+        "assert not kernels.available('cuda') and not kernels.available('cpu')\n"
+    )
+    run = subprocess.run([sys.executable, "-c", program], env=os.environ | {"TRITON_INTERPRET": "0"})
+    assert run.returncode == 0

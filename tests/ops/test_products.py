@@ -1,0 +1,247 @@
+"""Products in two bfloat16 parts, and the half-steps and gradients made of them, against float64 and the slow path."""
+
+import math
+
+import pytest
+import torch
+
+from irbm.models import Fixed, Infinite, Machine, Ordered
+from irbm.ops import dispatch, fused, kernels, products
+from irbm.ops import reference as ops
+from irbm.ops.noise import uniform_noise
+from irbm.training import Settings, objectives
+from irbm.training.chains import Chains
+
+# Of each weight, what the two parts leave over at most: half a last bit of half a last bit. The interpreter cuts off
+# where the device rounds, which leaves whole bits.
+BOUND = 2.0**-14 if kernels.INTERPRETED else 2.0**-16
+# B, K, D: single rows, odd widths, exact tiles, and more rows than the small tiles are for.
+SHAPES = [(1, 32, 6), (3, 96, 101), (40, 64, 128), (33, 33, 17), (260, 40, 20)]
+
+
+def random_arranged(K, D, device, seed=0, scale=1.0):
+    make = torch.Generator().manual_seed(seed + 1000 * K + D)
+    weights_KD = scale * torch.randn(K, D, generator=make)
+    bias_K, penalty_K = torch.randn(K, generator=make), torch.rand(K, generator=make)
+    order_K = torch.randperm(K, generator=make)
+    parts = [t.to(device) for t in (weights_KD, bias_K, penalty_K, order_K)]
+    return parts, products.arrange(*parts)
+
+
+def binary(*shape, device, seed=3):
+    u = torch.rand(shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+    return (u < 0.4).float().to(device)
+
+
+def uniforms(*shape, device, seed=5):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(device)
+
+
+# -- the copy -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("K", "D"), [(1, 1), (5, 37), (32, 300)])
+def test_the_copy_is_by_position_and_exact_to_the_bound(K, D, device):
+    (weights, bias, penalty, order), copy = random_arranged(K, D, device)
+    assert copy.hi_KD.dtype == copy.lo_KD.dtype == torch.bfloat16
+    both = copy.hi_KD.double() + copy.lo_KD.double()
+    error = (both - weights[order].double()).abs()
+    assert (error <= BOUND * weights[order].abs().double()).all()
+    assert K * D < 100 or error.max() > 2.0**-24  # it is a rounding, not a copy
+    assert torch.equal(copy.bias_K, bias[order])
+    assert torch.equal(copy.penalty_K, penalty[order])
+
+
+def test_zero_huge_and_tiny_weights_survive_the_copy(device):
+    weights = torch.tensor([[0.0, 1e30, -1e30, 1e-30, -3.0, 1.0]], device=device)
+    one = torch.ones(1, device=device)
+    copy = products.arrange(weights, one, one, torch.tensor([0], device=device))
+    both = copy.hi_KD.double() + copy.lo_KD.double()
+    assert ((both - weights.double()).abs() <= BOUND * weights.abs().double()).all()
+    assert both[0, 0] == 0
+
+
+# -- activations --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("B", "K", "D"), SHAPES)
+def test_activations_are_near_the_exact_ones(B, K, D, dtype, device):
+    (weights, bias, _, order), copy = random_arranged(K, D, device)
+    v = binary(B, D, device=device)
+    a = products.activations(v.to(dtype), copy)
+    exact = (v.double() @ weights.double().T + bias.double())[:, order]
+    added = (v.double() @ weights.double().abs().T + bias.double().abs())[:, order]
+    assert a.shape == (B, K)
+    assert ((a - exact).abs() <= (BOUND + 2.0**-22) * added).all()
+
+
+# -- the visible half-step ----------------------------------------------------------------------------------------
+
+
+def assert_drawn(v, h, copy, bias, u):
+    """v is 1 where u < s(field), but for draws within the field's error; and those are as few as that error says."""
+    weights = copy.hi_KD.double() + copy.lo_KD.double()
+    p = torch.sigmoid(h.double() @ weights + bias.double())
+    edge = 2.0**-22 * (h.double() @ weights.abs() + bias.abs().double()) + 2e-7
+    sure = (u - p).abs() > edge
+    assert torch.equal(v.double()[sure], (u < p).double()[sure])
+    assert (~sure).sum() <= 2 + 5 * (2 * edge).sum()
+
+
+@pytest.mark.parametrize(("B", "K", "D"), SHAPES)
+def test_visible_units_are_drawn_from_their_probabilities(B, K, D, device):
+    _, copy = random_arranged(K, D, device, scale=0.2)
+    bias, h, u = uniforms(D, device=device) - 0.5, binary(B, K, device=device), uniforms(B, D, device=device)
+    v, again = torch.full((B, D), -1.0, dtype=torch.bfloat16, device=device), torch.full((B, D), -1.0, device=device)
+    products.visible_sample(h.bfloat16(), copy, bias, u, out=v, copy=again)
+    assert_drawn(v, h, copy, bias, u)
+    assert torch.equal(v.float(), again)
+
+
+@pytest.mark.parametrize("by_pointer", [False, True])
+@pytest.mark.parametrize(("B", "K", "D"), SHAPES[:4])
+def test_a_key_draws_what_is_written_out_for_it(B, K, D, by_pointer, device):
+    _, copy = random_arranged(K, D, device, scale=0.2)
+    bias, h = uniforms(D, device=device) - 0.5, binary(B, K, device=device)
+    key = kernels.Key(torch.tensor(2**40 + 3, device=device) if by_pointer else 2**40 + 3, 5)
+    drawn, given = (torch.empty(B, D, dtype=torch.bfloat16, device=device) for _ in range(2))
+    products.visible_sample(h.bfloat16(), copy, bias, key, out=drawn)
+    products.visible_sample(h.bfloat16(), copy, bias, fused.visible_uniforms(B, D, *key, device), out=given)
+    assert torch.equal(drawn, given)
+
+
+def test_hidden_units_by_position_are_those_by_unit(device):
+    K = 70
+    make = torch.Generator().manual_seed(0)
+    a, order = torch.randn(9, K, generator=make).to(device), torch.randperm(K, generator=make).to(device)
+    beta, size = torch.full((K,), 0.7, device=device), torch.tensor(K, device=device)
+    u_B, u_BK = uniforms(9, device=device), uniforms(9, K, device=device)
+    z, h = fused.hidden_sample(a, order, beta, size, "infinite", 1.0, u_B, u_BK)
+    moved = (a[:, order].contiguous(), None, beta, size, "infinite", 1.0, u_B, u_BK[:, order].contiguous())
+    same_z, same_h = fused.hidden_sample(*moved, torch.bfloat16)
+    assert same_h.dtype == torch.bfloat16
+    assert torch.equal(z, same_z)
+    assert torch.equal(h[:, order], same_h.float())
+
+
+# -- both phases --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+@pytest.mark.parametrize("kind", ["fixed", "ordered", "infinite"])
+def test_phases_are_the_reference_by_position_and_weighted(kind, sampled, device):
+    K, l, n, N = 70, 50, 5, 7
+    make = torch.Generator().manual_seed(1)
+    a = 0.4 * torch.randn(n + N, K, generator=make)
+    a[:, l:] = 0
+    a, beta, size = a.to(device), torch.full((K,), 0.7, device=device), torch.tensor(l, device=device)
+    u = uniforms(n + N, device=device)
+    hi, lo, reach, z, mode = fused.phases(a, beta, size, kind, 4.96, u, n, sampled=sampled, sloped=True)
+    order = torch.arange(K, device=device)
+    true_reach, active, true_z, true_mode = ops.hidden_reach(a, order, beta, size, kind, 4.96, u)
+    assert torch.equal(z, true_z)
+    assert torch.equal(mode, true_mode)
+    if sampled:
+        true_reach = (ops.within(order, z) & (order < size)).float()
+    share = torch.tensor([-1 / n] * n + [1 / N] * N, device=device)[:, None]
+    torch.testing.assert_close(reach, true_reach * share, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(hi.float() + lo.float(), true_reach * active * share, rtol=2 * BOUND, atol=1e-6)
+    keyed = fused.phases(a, beta, size, kind, 4.96, kernels.Key(7, 2), n, sampled=sampled, sloped=False)
+    given = fused.phases(
+        a, beta, size, kind, 4.96, fused.hidden_uniforms(n + N, 1, 7, 2, device)[0], n, sampled=sampled, sloped=False
+    )
+    assert keyed[2] is None
+    for one, other in zip(keyed, given, strict=True):
+        assert one is other or torch.equal(one, other)
+
+
+@pytest.mark.parametrize("sloped", [False, True])
+@pytest.mark.parametrize(("n", "N", "K", "D"), [(1, 1, 32, 6), (3, 5, 70, 101), (40, 60, 64, 128)])
+def test_gradients_are_the_products_of_both_phases(n, N, K, D, sloped, device):
+    make = torch.Generator().manual_seed(n)
+    R = n + N
+    on = (torch.randn(R, K, generator=make) / 10).to(device)
+    hi = on.bfloat16()
+    lo = (on - hi.float()).bfloat16()
+    v, order = binary(R, D, device=device), torch.randperm(K, generator=make).to(device)
+    reach = torch.rand(R, K, generator=make).to(device) if sloped else None
+    slope = torch.rand(K, generator=make).to(device) if sloped else None
+    weights, hidden, visible = products.gradients(hi, lo, reach, v.bfloat16(), order, slope, n)
+    whole = hi.double() + lo.double()
+    by_unit = ops.inverse(order)
+    torch.testing.assert_close(weights, (whole.T @ v.double())[by_unit].float(), rtol=1e-5, atol=1e-5)
+    true_hidden = whole.sum(0)[by_unit]
+    if reach is not None:
+        true_hidden = true_hidden - slope.double() * reach.double().sum(0)[by_unit]
+    torch.testing.assert_close(hidden, true_hidden.float(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(visible, v[n:].mean(0) - v[:n].mean(0), rtol=1e-5, atol=1e-6)
+
+
+# -- the whole of it ----------------------------------------------------------------------------------------------
+
+
+def random_machine(depth, device, *, K=64, l=45, D=30, seed=0):
+    make = torch.Generator().manual_seed(seed)
+    weights, bias = 0.3 * torch.randn(K, D, generator=make), 0.3 * torch.randn(K, generator=make)
+    weights[l:], bias[l:] = 0, 0
+    order = torch.cat([torch.randperm(l, generator=make), torch.arange(l, K)])
+    return Machine(weights, bias, torch.randn(D, generator=make), order, torch.tensor(l), depth).to(device=device)
+
+
+DEPTHS = [Fixed(), Ordered(), Infinite(), Infinite(penalty="softplus")]
+CHAINS = {"CD": 0, "fewer chains": 3, "more chains": 11}
+
+
+@pytest.mark.parametrize("gradient", ["expected", "sampled"])
+@pytest.mark.parametrize("chains", CHAINS)
+@pytest.mark.parametrize("depth", DEPTHS, ids=str)
+def test_a_step_on_tensor_cores_is_the_step_without(depth, chains, gradient, device, monkeypatch):
+    """The same uniforms: the same decisions, and gradients that differ by the rounding of the weights."""
+    settings = Settings(gibbs_steps=2, gradient=gradient, persistent=chains != "CD")
+    machine, v = random_machine(depth, device), binary(7, 30, device=device)
+    found = []
+    for fast in (True, False):
+        monkeypatch.setattr(dispatch, "has_kernels", lambda _, fast=fast: fast)
+        start = Chains(binary(CHAINS[chains], 30, device=device)) if CHAINS[chains] else Chains()
+        cpu = uniform_noise(11)
+        phases = objectives.generative(machine, v, None, start, settings, lambda *s, cpu=cpu: cpu(*s).to(device))
+        found.append((phases, start))
+    (one, one_start), (other, other_start) = found
+    for name in ("z_pos_B", "z_neg_N", "mode_B"):
+        assert torch.equal(getattr(one, name), getattr(other, name)), name
+    if one_start.v_ND is not None:
+        assert torch.equal(one_start.v_ND, other_start.v_ND)
+        assert one_start.v_ND.dtype == torch.float32
+    for name in ("weights", "hidden_bias", "visible_bias"):
+        fast, slow = getattr(one.gradients, name), getattr(other.gradients, name)
+        # a differs by 2^-16 of sum |W| v, up to 3 here; t, which decides the reach, by the sum of 45 such.
+        torch.testing.assert_close(fast, slow, rtol=0, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+        assert slow.abs().max() > 0.1
+
+
+def test_the_path_is_for_float32_without_labels_and_not_for_evaluation(device, monkeypatch):
+    """No product of the machine itself is made of parts."""
+    machine, v = random_machine(Infinite(), device), binary(7, 30, device=device)
+    monkeypatch.setattr(dispatch, "has_kernels", lambda a: a.dtype != torch.float64)
+
+    def refuse(*_, **__):
+        raise AssertionError("a product in parts")
+
+    for name in ("arrange", "activations", "visible_sample", "gradients"):
+        monkeypatch.setattr(products, name, refuse)
+    noise = uniform_noise(0, device=device)
+    machine.free_energy(v)
+    machine.hidden_mean(v)
+    machine.hidden(v, None, noise)
+    machine.gibbs(v, None, noise, 2)
+    objectives.generative(machine.to(dtype=torch.float64), v.double(), None, Chains(), Settings(), noise)
+    with pytest.raises(AssertionError, match="in parts"):
+        objectives.generative(machine, v, None, Chains(), Settings(), noise)
+
+
+def test_too_many_rows_for_32_bits_take_the_slow_path(device, monkeypatch):
+    monkeypatch.setattr(dispatch, "has_kernels", lambda _: True)
+    weights = torch.empty(640, 784, device=device)
+    assert dispatch.has_products(weights, 10_000)
+    assert not dispatch.has_products(weights, math.ceil(2**31 / 784))

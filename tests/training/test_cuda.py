@@ -1,0 +1,228 @@
+"""Training on a GPU: the step agrees with the CPU's, the graph with the step, and a run with itself.
+
+The first of these runs in Triton's interpreter too (ops/test_interpreter.py), with the kernels on the CPU.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from interpreter import device_for_kernels
+from irbm.models import Fixed, Infinite, Ordered
+from irbm.ops import dispatch, kernels
+from irbm.ops.noise import uniform_noise
+from irbm.training import Settings, Trainer, TrainingState, checkpoint
+from irbm.training.initial import initial_machine
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+
+rng = np.random.default_rng(0)
+X = torch.from_numpy((rng.random((130, 40)) < 0.4).astype(np.uint8))
+Y = torch.arange(130) % 3
+
+
+def tensors_of(state):
+    parts = {"machine": state.machine, "optimizer": state.optimizer, "chains": state.chains}
+    named = {f"{part}.{n}": t for part, value in parts.items() for n, t in value.tensors().items()}
+    return {n: t.cpu().clone() for n, t in (named | {"sums": state.sums}).items()}
+
+
+# -- one step against the CPU's -------------------------------------------------------------------------------------
+
+SIZE = 45
+
+
+class Recorded:
+    """A noise that keeps what it hands out, or hands out again what another kept."""
+
+    def __init__(self, device, kept=None):
+        self.device, self.kept, self.replays = device, [] if kept is None else list(kept), kept is not None
+
+    def reseed(self, *key):
+        self.fresh = uniform_noise(*key)
+
+    def __call__(self, *shape):
+        if not self.replays:
+            self.kept.append(self.fresh(*shape))
+            return self.kept[-1]
+        u = self.kept.pop(0)
+        assert u.shape == shape
+        return u.to(self.device)
+
+
+def started(depth, settings, labels, device):
+    """A machine in the midst of training: weights, and sums of squares and ages that AdaGrad divides by."""
+    machine = initial_machine(depth, 40, n_components=SIZE, n_classes=labels)
+    state = TrainingState.start(machine, settings, 0)
+    for i, (name, tensor) in enumerate(state.machine.tensors().items()):
+        if tensor.is_floating_point():
+            tensor.copy_(0.6 * (uniform_noise(5, i)(*tensor.shape) - 0.5))
+            if settings.optimizer == "adagrad":
+                state.optimizer.squares[name].copy_(0.01 + uniform_noise(6, i)(*tensor.shape))
+    state.optimizer.age_K.copy_(torch.arange(SIZE))
+    state.machine = state.machine.to(device=device)
+    for sums in (state.optimizer.squares, state.optimizer.velocity):
+        sums.update({n: t.to(device) for n, t in sums.items()})
+    state.optimizer = replace(
+        state.optimizer, age_K=state.optimizer.age_K.to(device), step=state.optimizer.step.to(device)
+    )
+    chains = {"v_ND": state.chains.v_ND, "y_N": state.chains.y_N}
+    state.chains = replace(state.chains, **{n: None if t is None else t.to(device) for n, t in chains.items()})
+    state.sums = state.sums.to(device)
+    return state
+
+
+VARIANTS = {
+    "PCD": {"n_chains": 30},
+    "CD": {"persistent": False},
+    "sampled": {"gradient": "sampled", "n_chains": 7},
+    "momentum": {"momentum": True, "optimizer": "constant"},
+    "generative, labels": {"objective": "generative"},
+    "discriminative": {"objective": "discriminative"},
+    "hybrid": {"objective": "hybrid", "alpha": 0.3},
+}
+
+
+@pytest.mark.parametrize("depth", [Fixed(), Ordered(), Infinite()], ids=lambda d: d.kind)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_step_from_the_same_uniforms_is_the_cpus(variant, depth, monkeypatch):
+    """All decisions are the same, at this seed; parameters differ by rounding.
+
+    The largest part of it is the weights' two bfloat16 parts: up to 2^-16 (2^-14 in the interpreter, which cuts off) of
+    sum |W| v, some 3, in an activation; a tenth of that in a gradient, whose square is added up. One decision that
+    fell differently would move a visible bias by 0.3/30 of the rate over a root below 1.5: 3e-4 or more.
+    """
+    device = device_for_kernels()
+    labels = 3 if variant in ("generative, labels", "discriminative", "hybrid") else 0
+    settings = Settings(n_iter=1, batch_size=20, gibbs_steps=3, regroup=0.8, **VARIANTS[variant])
+    found, kept = [], None
+    for where in ("cpu", device):
+        fast = kept is not None
+        monkeypatch.setattr(dispatch, "has_kernels", lambda a, fast=fast: fast and a.dtype != torch.float64)
+        state = started(depth, settings, labels, where)
+        trainer = Trainer(state, X, Y if labels else None, settings=settings)
+        trainer._noise = Recorded(where, kept)
+        trainer._limits.copy_(torch.tensor([0.8, 1e9], dtype=torch.float64))
+        trainer._begin_segment()
+        before = tensors_of(state)
+        trainer.step(torch.arange(30, 50, device=where))
+        kept = trainer._noise.kept
+        found.append(tensors_of(state))
+    assert kept == []  # as many draws on both
+    expected, got = found
+    for name, tensor in expected.items():
+        if tensor.is_floating_point() and not name.startswith(("chains", "sums")):
+            torch.testing.assert_close(got[name], tensor, rtol=0, atol=2e-5, msg=lambda m, n=name: f"{n}: {m}")
+        else:
+            assert torch.equal(got[name], tensor), name
+    assert not torch.equal(expected["machine.order"], before["machine.order"])
+    assert (expected["machine.weights"] - before["machine.weights"]).abs().max() > 2e-3
+
+
+# -- runs on the device ---------------------------------------------------------------------------------------------
+
+RUNS = {
+    "generative": ({"n_chains": 64}, 0, Infinite()),
+    "CD": ({"persistent": False}, 0, Infinite()),
+    "softplus penalty": ({}, 0, Infinite(penalty="softplus")),
+    "sampled": ({"gradient": "sampled"}, 0, Infinite()),
+    "ordered": ({}, 0, Ordered()),
+    "fixed": ({"l2": 0.01}, 0, Fixed()),
+    "momentum": ({"momentum": True, "optimizer": "constant"}, 0, Infinite()),
+    "decay": ({"optimizer": "decay"}, 0, Infinite()),
+    "generative, labels": ({}, 3, Infinite()),
+    "discriminative": ({"objective": "discriminative"}, 3, Infinite()),
+    "hybrid": ({"objective": "hybrid"}, 3, Infinite()),
+}
+
+
+class Stopping(Trainer):
+    at: int | None = None
+
+    def step(self, rows):
+        super().step(rows)
+        if self.state.step == self.at:
+            self.stop()
+
+
+class Eager(Trainer):
+    def _graphed_step(self, rows, noise):
+        self._device_step(rows)
+
+
+def run(name, *, kind=Trainer, state=None, seed=0, at=None):
+    """39 steps: 13 batches of ten an epoch, and the end of a segment in the third."""
+    more, labels, depth = RUNS[name]
+    settings = Settings(n_iter=3, batch_size=10, gibbs_steps=3, regroup=0.8, **more)
+    if state is None:
+        size = 1 if isinstance(depth, Infinite) else 20
+        machine = initial_machine(depth, 40, n_components=size, n_classes=labels, device="cuda")
+        state = TrainingState.start(machine, settings, seed)
+    trainer = kind(state, X, Y if labels else None, settings=settings)
+    trainer.at = at
+    return trainer.run(), settings
+
+
+def assert_same_bits(one, other):
+    ours, theirs = tensors_of(one), tensors_of(other)
+    assert ours.keys() == theirs.keys()
+    for name, tensor in ours.items():
+        assert torch.equal(tensor, theirs[name]), name
+    assert (one.step, one.epoch, one.batch) == (other.step, other.epoch, other.batch)
+    assert [replace(r, seconds=0.0) for r in one.history] == [replace(r, seconds=0.0) for r in other.history]
+
+
+@needs_cuda
+@pytest.mark.parametrize("name", RUNS)
+def test_the_graph_is_the_step_and_a_seed_is_a_run(name):
+    graphed, again = run(name)[0], run(name)[0]
+    assert_same_bits(graphed, again)
+    assert_same_bits(graphed, run(name, kind=Eager)[0])
+    other = run(name, seed=1)[0]
+    assert not torch.equal(graphed.machine.weights[:20], other.machine.weights[:20])
+    assert graphed.machine.weights.abs().max() > 0.01
+    assert not isinstance(graphed.machine.depth, Infinite) or int(graphed.machine.size) > 1
+
+
+@needs_cuda
+@pytest.mark.parametrize("at", [1, 20, 32, 35])
+@pytest.mark.parametrize("name", ["generative", "momentum", "hybrid"])
+def test_a_checkpoint_in_mid_epoch_goes_on_to_the_same_bits(name, at, tmp_path):
+    whole = run(name)[0]
+    cut, settings = run(name, kind=Stopping, at=at)
+    assert cut.step == at
+    checkpoint.save(tmp_path / "run", cut, settings)
+    loaded, _ = checkpoint.load(tmp_path / "run", "cuda")
+    assert_same_bits(run(name, state=loaded)[0], whole)
+
+
+@needs_cuda
+def test_a_batch_of_another_size_and_a_float64_machine_train_too():
+    settings = Settings(n_iter=2, batch_size=50, gibbs_steps=2)  # 50, 50, 30
+    for dtype in (torch.float32, torch.float64):
+        machine = initial_machine(Infinite(), 40, device="cuda", dtype=dtype)
+        state = Trainer(TrainingState.start(machine, settings, 0), X, settings=settings).run()
+        assert state.step == 6
+        assert state.machine.weights.dtype == dtype
+        assert state.machine.weights.abs().max() > 0
+
+
+@needs_cuda
+@pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+def test_the_host_waits_for_nothing_in_a_step():
+    settings = Settings(n_iter=1, batch_size=10, gibbs_steps=2)
+    machine = initial_machine(Infinite(), 40, device="cuda")
+    trainer = Trainer(TrainingState.start(machine, settings, 0), X, settings=settings)
+    trainer._begin_segment()
+    rows = torch.arange(10, device="cuda")
+    trainer.step(rows)
+    torch.cuda.synchronize()
+    before = torch.cuda.get_sync_debug_mode()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        trainer.step(rows)
+    finally:
+        torch.cuda.set_sync_debug_mode(before)
