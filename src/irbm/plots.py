@@ -147,3 +147,29 @@ def depth_map(log_p_z: NDArray[Any], *, tail: bool = True) -> Figure:
     bar.set_label("p(z | v)", fontsize=9, color=FAINT)
     bar.ax.tick_params(labelsize=8, colors=FAINT)
     return figure
+
+
+# -- likelihoods --------------------------------------------------------------------------------------------
+
+
+def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, exact: float | None = None) -> Figure:
+    """Forward and reverse estimates of ln Z, with 4 standard errors, against the length of the path; the bracket."""
+    figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
+    axes = figure.add_subplot()
+    names = list(dict.fromkeys((t["side"], t["name"]) for t in trials))
+    marks = {"forward": ("o", BLUE), "reverse": ("v", VERMILION)}
+    for number, (side, name) in enumerate(names):
+        own = [t for t in trials if (t["side"], t["name"]) == (side, name)]
+        work = [t["n_points"] * t["n_chains"] * (1 + 0.06 * (number - len(names) / 2)) for t in own]
+        marker, colour = marks[side]
+        axes.errorbar(
+            work, [t["value"] for t in own], [4 * t["stderr"] for t in own], label=f"{side}: {name}",
+            marker=marker, color=colour, alpha=0.35 + 0.65 * (number % 3 == 0), linestyle="none", capsize=2, markersize=4,
+        )  # fmt: skip
+    axes.axhspan(lower, upper, color=GREEN, alpha=0.15, label="bracket")
+    if exact is not None:
+        axes.axhline(exact, color=INK, linewidth=1, label="exact")
+    axes.set_xscale("log")
+    _label(axes, "Estimates of ln Z", "points of the path x chains", "ln Z")
+    axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure

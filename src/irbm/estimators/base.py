@@ -182,7 +182,7 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             seed = int(self._rng(random_state).randint(2**31))
             examples = None if data is None else torch.cat(list(self._dense_chunks(self._checked(data), torch.uint8)))
             means_D = self._visible_means if examples is None else examples.double().mean(0)
-            result, _ = estimate(machine, means_D=means_D, examples=examples, seed=seed, tol=tol, budget=budget)
+            result = estimate(machine, means_D=means_D, examples=examples, seed=seed, tol=tol, budget=budget)
         self._log_partition = result
         return result
 

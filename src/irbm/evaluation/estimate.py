@@ -12,7 +12,7 @@ from torch import Tensor
 
 from irbm.evaluation import ais, modes
 from irbm.evaluation.ais import Estimate, Pilot
-from irbm.evaluation.partition import LogPartition
+from irbm.evaluation.partition import LogPartition, Trial
 from irbm.evaluation.paths import Path, States
 from irbm.evaluation.tempering import temper
 from irbm.models import Fixed, Machine
@@ -70,7 +70,7 @@ def estimate(
     seed: int = 0,
     tol: float = 0.1,
     budget: int | None = None,
-) -> tuple[LogPartition, list[Round]]:
+) -> LogPartition:
     """ln Z by annealing, never by enumeration: lengths double until the bracket closes or the budget is spent.
 
     ``means_D`` are the visibles' means, for the base of the paths (the machine's own where it is None);
@@ -100,7 +100,7 @@ def _working_copy(machine: Machine) -> Machine:
 
 def _estimate(
     machine: Machine, means_D: Tensor | None, examples: Tensor | None, seed: int, tol: float, budget: int | None
-) -> tuple[LogPartition, list[Round]]:
+) -> LogPartition:
     noise = uniform_noise(seed, FOR_STEPS, device=machine.weights.device, dtype=machine.weights.dtype)
     most = max(2, budget or DEFAULT_BUDGET)
     n_points, n_chains = min(FIRST_POINTS, most), CHAINS
@@ -124,7 +124,7 @@ def _estimate(
                 n_points *= 2
             else:  # what is left are modes too far apart to mix: only more chains help
                 n_chains *= 2
-    return verdict(rounds, tol, tried), rounds
+    return verdict(rounds, tol, tried)
 
 
 def ensemble(machine: Machine, found_BD: Tensor, means_D: Tensor | None, seed: int) -> list[Path]:
@@ -201,4 +201,11 @@ def verdict(rounds: list[Round], tol: float, paths: list[str]) -> LogPartition:
     tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"
     tried += f"; least swap rate {last.swap_rate:.2f}"
     reason = "; ".join([*(doubts or [closed]), tried])
-    return LogPartition(best.value, best.stderr, lower, upper, best.ess, not doubts, reason, "ais")
+    trials = tuple(trial for r in rounds for trial in _trials(r))
+    return LogPartition(best.value, best.stderr, lower, upper, best.ess, not doubts, reason, "ais", trials)
+
+
+def _trials(of: Round) -> Iterator[Trial]:
+    for side, runs in (("forward", [(e.path, e) for e in of.forward]), ("reverse", of.reverse)):
+        for name, e in runs:
+            yield Trial(side, name, of.n_points, of.n_chains, e.value, e.stderr, e.ess)

@@ -21,6 +21,19 @@ SHOW_PROGRESS_FROM = 2**18  # states; below, the sum is over before a bar is dra
 
 
 @dataclass(frozen=True)
+class Trial:
+    """One annealing run on the way to an estimate: forward along a path, or back from a kind of start."""
+
+    side: str  # "forward" or "reverse"
+    name: str  # of the path, or of the start
+    n_points: int
+    n_chains: int
+    value: float
+    stderr: float
+    ess: float
+
+
+@dataclass(frozen=True)
 class LogPartition:
     """An estimate of ln Z, and how far it may be believed."""
 
@@ -32,6 +45,7 @@ class LogPartition:
     reliable: bool
     reason: str
     method: str
+    trials: tuple[Trial, ...] = ()
 
 
 def is_small(machine: Machine) -> bool:

@@ -25,15 +25,16 @@ def judge(known: Known, seed: int, device: str, budget: int | None) -> dict[str,
     """The estimate of one machine's ln Z beside the truth."""
     torch.set_num_threads(1)
     began = time.perf_counter()
-    found, rounds = estimate(known.machine.to(device=device), seed=seed, budget=budget)
+    found = estimate(known.machine.to(device=device), seed=seed, budget=budget)
     return {
         "machine": known.name,
         "exact": known.log_z,
         "off": found.value - known.log_z,
         "contained": found.lower <= known.log_z <= found.upper,
-        "n_points": rounds[-1].n_points,
+        "n_points": found.trials[-1].n_points,
+        "n_chains": found.trials[-1].n_chains,
         "seconds": time.perf_counter() - began,
-        **asdict(found),
+        **{name: value for name, value in asdict(found).items() if name != "trials"},
     }
 
 

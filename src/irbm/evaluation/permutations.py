@@ -1,0 +1,67 @@
+"""Likelihoods averaged over the orders of the hidden units that random permutation cannot tell apart. Eq. 34."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from irbm.evaluation.partition import LogPartition
+from irbm.models import Machine
+from irbm.ops.noise import Noise
+
+ROWS = 1000
+
+
+@dataclass(frozen=True)
+class AveragedLikelihood:
+    """The mean over examples of ln 1/N sum_n p(v | order n), with the bracket that those of ln Z leave.
+
+    ``stderr`` is the standard error, over the orders, of each order's own mean log-likelihood.
+    """
+
+    value: float
+    stderr: float
+    lower: float
+    upper: float
+    reliable: bool
+    n_permutations: int
+    regrouped: int
+
+
+def permuted(machine: Machine, m: int, noise: Noise) -> Machine:
+    """The machine with its first m positions in random order; parameters stay where they are."""
+    shuffled = machine.order[:m][torch.argsort(noise(m))]
+    return replace(machine, order=torch.cat([shuffled, machine.order[m:]]))
+
+
+def averaged_likelihood(
+    machine: Machine, X: Tensor, m: int, n: int, log_partition: Callable[[Machine], LogPartition], noise: Noise
+) -> AveragedLikelihood:
+    """Average p(v) over n orders of the first m units, each with an ln Z of its own."""
+    if not 1 <= m <= int(machine.size):
+        raise ValueError(f"m, the units to permute, must be in 1..{int(machine.size)}, got {m}")
+    orders = [permuted(machine, m, noise) for _ in range(n)]
+    found = [log_partition(order) for order in orders]
+    minus_f_NX = torch.stack([-_free_energy(order, X) for order in orders])
+
+    def average(log_z: list[float]) -> float:
+        log_p_NX = minus_f_NX - torch.tensor(log_z, dtype=torch.float64)[:, None]
+        return float((torch.logsumexp(log_p_NX, dim=0) - math.log(n)).mean())
+
+    means_N = minus_f_NX.mean(1) - torch.tensor([z.value for z in found], dtype=torch.float64)
+    return AveragedLikelihood(
+        value=average([z.value for z in found]),
+        stderr=float(means_N.std() / math.sqrt(n)) if n > 1 else math.nan,
+        lower=average([z.upper for z in found]),
+        upper=average([z.lower for z in found]),
+        reliable=all(z.reliable for z in found),
+        n_permutations=n,
+        regrouped=m,
+    )
+
+
+def _free_energy(machine: Machine, X: Tensor) -> Tensor:
+    parts = (X[at : at + ROWS].to(machine.weights) for at in range(0, len(X), ROWS))
+    return torch.cat([machine.free_energy(v_BD).cpu() for v_BD in parts])
