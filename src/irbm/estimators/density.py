@@ -54,7 +54,8 @@ class RBM(_Density):
         Sweeps of the negative phase a step; from chains that persist (PCD), as many as ``batch_size`` where
         ``n_chains`` is None, or from the examples (CD).
     gradient : "expected" or "sampled"
-        Whether z is summed out of the gradient or sampled, as in the paper's Algorithm 1.
+        Whether z (and for classifiers, y) is summed out of the gradient, or sampled as in the paper's Algorithm 1 and
+        eq. 29: right on average, and noisier.
     optimizer, momentum : "adagrad", "constant" or "decay", bool
         The rule for the rate; momentum that each unit raises from 0.5 to 0.9 with its own age.
     l1, l2, max_norm : float, float, float or None
