@@ -267,7 +267,7 @@ class Machine:
             rows = slice(start, start + self._label_rows)
             part = self._label_contrast(a_BK[rows], y_B[rows], u_pos_B[rows], u_neg_B[rows])
             on_KC = on_KC + part.on_KC
-            parts.append(part._replace(on_KC=on_KC[:0]))
+            parts.append(part._replace(on_KC=a_BK.new_zeros(0)))  # summed already, and large
         return Contrast(*(torch.cat(values) for values in zip(*parts, strict=True)))._replace(on_KC=on_KC)
 
     def _label_contrast(self, a_BK: Tensor, y_B: Tensor, u_pos_B: Tensor, u_neg_B: Tensor) -> Contrast:
