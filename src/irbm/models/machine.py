@@ -167,7 +167,9 @@ class Machine:
         """-F(y | v) = d_y + ln sum_z e^{t_z(v, y)}: (B, C), float64. Eq. 31."""
         if self.label_bias is None:
             raise ValueError("this machine has no labels")
-        return torch.logsumexp(self.joint_table(self.activations(v_BD)), dim=-1)
+        rows = range(0, max(len(v_BD), 1), self._label_rows)
+        parts = [torch.logsumexp(self.joint_table(self.activations(v_BD[n : n + self._label_rows])), -1) for n in rows]
+        return torch.cat(parts)
 
     def log_prob_y(self, v_BD: Tensor) -> Tensor:
         """ln p(y | v): (B, C), float64. Eq. 32."""
