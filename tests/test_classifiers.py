@@ -256,6 +256,7 @@ def test_patience_ends_a_fit(monkeypatch):
     model = quick(n_iter=20).fit(X, Y, validation=(XV, YV), patience=3)
     assert len(model.history_) == 5
     assert model.best_epoch_ == 2
+    assert model.effective_size_ == model.history_[1]["effective_size"] != model.history_[-1]["effective_size"]
 
 
 def test_without_validation_there_is_no_best_epoch_and_no_patience():
@@ -290,6 +291,7 @@ def test_learning_goes_on_from_the_epoch_that_was_chosen(monkeypatch):
     model.partial_fit(X, Y)
     moved = (model.machine_.visible_bias - before.visible_bias).abs().max()
     assert 0 < moved < 1e-4 * 7  # six small steps, from the chosen machine
+    assert int(model.training_state_.optimizer.step) == 6  # the optimiser of the last epoch is of another machine
     with pytest.raises(AttributeError):
         _ = model.best_epoch_
     assert len(model.history_) == 4

@@ -178,7 +178,9 @@ def test_a_run_that_has_not_ended_has_no_report(tmp_path):
 
 
 @pytest.mark.parametrize("objective", ["hybrid", "discriminative"])
-def test_a_classifiers_page_shows_its_errors(tmp_path, objective):
+def test_a_classifiers_page_shows_its_errors(tmp_path, objective, monkeypatch):
+    shown, draw = [], plots.confusion
+    monkeypatch.setattr(plots, "confusion", lambda counts, names: shown.append((counts, names)) or draw(counts, names))
     run = trained(tmp_path, dataset="digits", task="classify", objective=objective, gibbs_steps=1, learning_rate=0.2)
     page, model, examples = read(run), run.model(), data.load("digits")
     assert is_self_contained(page)
@@ -195,6 +197,10 @@ def test_a_classifiers_page_shows_its_errors(tmp_path, objective):
     goal = "ln p(y | v) + 0.005 ln p(v, y)" if objective == "hybrid" else "maximising ln p(y | v)"
     assert goal in page.text["p"][0]
     assert len(page.pictures()) == 4 + 3 * len(samples)
+    [(counts, names)] = shown
+    np.testing.assert_array_equal(counts.sum(1), np.bincount(examples.test.y))  # a row for each true label
+    np.testing.assert_array_equal(counts.sum(0), np.bincount(model.predict(examples.test.X), minlength=10))
+    assert names == [str(label) for label in range(10)]
 
 
 def test_classes_go_by_their_names():
