@@ -273,6 +273,142 @@ def test_ctrl_c_leaves_a_checkpoint_and_the_resumed_run_is_the_same(irbm_, tmp_p
     assert same_parameters(stopped.model_file, whole.model_file)
 
 
+# -- classification -----------------------------------------------------------------------------------------
+
+CLASSIFY = ("--task", "classify", "--learning-rate", 0.2, "--gibbs-steps", 1, "--alpha", 0.1, "--quiet")
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory):
+    """A finished classifier run, and what was printed. Tests only read it."""
+    path = tmp_path_factory.mktemp("classifier") / "run"
+    arguments = ["train", "digits", "--out", path, "--n-iter", 6, *CLASSIFY]
+    out, err = in_a_process(*arguments).communicate(timeout=100)
+    assert not err
+    return Run(path), out
+
+
+def test_a_classifier_is_trained_and_validated(classifier):
+    run, out = classifier
+    model, held = run.model(), data.load("digits").validation
+    errors = int((model.predict(held.X) != held.y).sum())
+    said = re.search(r"epoch (\d) validates best: error ([\d.]+)% \[([\d.]+)%, ([\d.]+)%\] of 297 validation", out)
+    assert int(said[1]) == model.best_epoch_
+    assert float(said[2]) == pytest.approx(100 * errors / 297, abs=0.005)
+    assert float(said[3]) < float(said[2]) < float(said[4])
+    scores = [row["validation_score"] for row in run.metrics()]
+    assert len(scores) == 6
+    assert max(scores) == scores[model.best_epoch_ - 1] == pytest.approx(1 - errors / 297)
+    table = run.config().complete()
+    assert (table["task"], table["objective"], table["validate"], table["patience"]) == (
+        "classify",
+        "hybrid",
+        True,
+        None,
+    )
+
+
+def test_a_classifier_without_validation_keeps_the_last_epoch(irbm_, tmp_path):
+    outcome = irbm_("train", "digits", "--out", tmp_path / "run", "--n-iter", 2, "--no-validate", *CLASSIFY)
+    assert outcome.status == 0
+    assert "validates" not in outcome.out
+    assert "validation_score" not in Run(tmp_path / "run").metrics()[0]
+    assert not Run(tmp_path / "run").config().complete()["validate"]
+
+
+def test_a_density_model_can_be_validated(irbm_, tmp_path):
+    outcome = irbm_("train", "digits", "--out", tmp_path / "run", "--n-iter", 2, "--validate", "--quiet")
+    assert outcome.status == 0
+    model = Run(tmp_path / "run").model()
+    score = model.pseudo_log_likelihood(data.load("digits").validation.X).mean()
+    assert f"epoch {model.best_epoch_} validates best: mean pseudo-log-likelihood {score:.3f}" in outcome.out
+
+
+def test_a_run_out_of_patience_has_ended(irbm_, tmp_path):
+    """A rate too small to change a prediction: the first epoch stays the best, by accuracy and by probability."""
+    path = tmp_path / "run"
+    flags = (*CLASSIFY, "--learning-rate", 1e-12, "--optimizer", "constant")
+    outcome = irbm_("train", "digits", "--out", path, "--n-iter", 30, "--patience", 2, *flags)
+    assert outcome.status == 0
+    step, epoch = Run(path).position()
+    assert epoch < 30
+    assert epoch == Run(path).model().best_epoch_ + 2
+    before = contents(path)
+    again = irbm_("train", "digits", "--out", path, "--resume")
+    assert again.status == 0
+    assert f"ended training already, at epoch {epoch}, step {step}" in again.out
+    assert contents(path) == before
+
+
+def test_an_interrupted_classifier_run_goes_on_to_the_same_end(irbm_, classifier, tmp_path):
+    run = Run(tmp_path / "run")
+    for n_iter in (3, 6):
+        arguments = ("train", "digits", "--out", run.path, "--n-iter", n_iter, "--resume", *CLASSIFY)
+        assert irbm_(*arguments).status == 0
+    assert same_parameters(run.model_file, classifier[0].model_file)
+    assert run.model().best_epoch_ == classifier[0].model().best_epoch_
+
+
+@pytest.mark.parametrize("kind", ["words", "numbers"])
+def test_labels_of_any_kind(irbm_, tmp_path, kind):
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 2, (80, 6), np.uint8)
+    names = {"words": np.array([b"ash", b"birch"]), "numbers": np.array([-3, 70])}[kind]
+    np.savez(tmp_path / "own.npz", X=X, y=names[X[:, 0]])
+    outcome = irbm_("train", tmp_path / "own.npz", "--out", tmp_path / "run", "--n-iter", 3, *CLASSIFY)
+    assert outcome.status == 0, outcome.err
+    expected = {"words": ["ash", "birch"], "numbers": [-3, 70]}[kind]
+    assert Run(tmp_path / "run").model().classes_.tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (("--task", "fly"), ("task", "fly", "classify")),
+        (("--task", "classify", "--model", "ordered"), ("model", "ordered", "fixed")),
+        (("--objective", "hybrid"), ("objective",)),
+        (("--task", "classify", "--objective", "best"), ("objective", "best")),
+        (("--task", "classify", "--patience", "0"), ("patience", "0")),
+        (("--patience", "3"), ("patience", "validate")),
+        (("--task", "classify", "--no-validate", "--patience", "3"), ("patience", "validate")),
+        (("--task", "classify", "--n-permutations", "0"), ("n_permutations", "0")),
+    ],
+)
+def test_bad_settings_of_classifiers(irbm_, tmp_path, flags, words):
+    outcome = irbm_("train", "digits", "--out", tmp_path / "run", *flags)
+    assert outcome.status == 2
+    assert said_why(outcome, *words)
+    assert not (tmp_path / "run").exists()
+
+
+def test_data_without_labels_cannot_be_classified(irbm_, tmp_path):
+    np.save(tmp_path / "own.npy", np.random.default_rng(0).integers(0, 2, (60, 12), np.uint8))
+    outcome = irbm_("train", tmp_path / "own.npy", "--task", "classify", "--out", tmp_path / "run")
+    assert outcome.status == 2
+    assert said_why(outcome, "own.npy", "labels")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_classifier_run_can_be_sampled(irbm_, classifier, tmp_path):
+    out = tmp_path / "samples.npy"
+    assert irbm_("sample", classifier[0].path, "--out", out, "--n-samples", 3, "--n-steps", 2, "--seed", 4).status == 0
+    expected, _ = classifier[0].model().sample(3, n_steps=2, random_state=4)
+    np.testing.assert_array_equal(np.load(out, allow_pickle=False), expected)
+
+
+def test_binarize_is_for_loading_alone(irbm_, tmp_path):
+    """The model of a run takes 0 and 1, as its data come out of the file."""
+    file, path = tmp_path / "grey.npy", tmp_path / "run"
+    np.save(file, np.random.default_rng(0).choice([10, 200], (60, 12)).astype(np.uint8))
+    assert irbm_("train", file, "--binarize", 127, "--out", path, "--n-iter", 1, "--quiet").status == 0
+    run = Run(path)
+    assert run.config().binarize == run.config().complete()["binarize"] == 127
+    assert run.model().binarize is None
+    assert set(np.unique(run.config().load_data().train.X)) == {0, 1}
+    assert irbm_("train", file, "--out", path, "--resume", "--n-iter", 2, "--quiet").status == 0
+    assert run.config().binarize == 127
+
+
 # -- errors and help ----------------------------------------------------------------------------------------
 
 

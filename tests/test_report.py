@@ -80,7 +80,7 @@ def trained(path, **table):
     run = Run(path)
     config = Config.from_table({"n_iter": 2, "device": "cpu"} | table)
     run.begin(config)
-    assert run.train(config.load_data().train.X)
+    assert run.train(config.load_data())
     return run
 
 
@@ -174,6 +174,60 @@ def test_a_run_that_has_not_ended_has_no_report(tmp_path):
     assert not (tmp_path / "report.html").exists()
 
 
+# -- classifiers --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("objective", ["hybrid", "discriminative"])
+def test_a_classifiers_page_shows_its_errors(tmp_path, objective, monkeypatch):
+    shown, draw = [], plots.confusion
+    monkeypatch.setattr(plots, "confusion", lambda counts, names: shown.append((counts, names)) or draw(counts, names))
+    run = trained(tmp_path, dataset="digits", task="classify", objective=objective, gibbs_steps=1, learning_rate=0.2)
+    page, model, examples = read(run), run.model(), data.load("digits")
+    assert is_self_contained(page)
+    assert page.text["h1"] == ["Infinite RBM classifier on digits"]
+    samples = ["Samples"] if objective == "hybrid" else []  # the other has not learned p(v)
+    assert page.text["h2"] == ["Classification", "Settings", "Training", "Filters", *samples, "Depth"]
+    cells = page.text["td"]
+    for row, name in enumerate(("train", "validation", "test")):
+        split = getattr(examples, name)
+        errors, n = int((model.predict(split.X) != split.y).sum()), len(split.X)
+        assert cells[3 * row] == f"{errors / n:.2%}"
+        assert cells[3 * row + 2] == f"{errors:,} of {n:,}"
+    assert f"Epoch {model.best_epoch_} was chosen" in " ".join(page.text["p"])
+    goal = "ln p(y | v) + 0.005 ln p(v, y)" if objective == "hybrid" else "maximising ln p(y | v)"
+    assert goal in page.text["p"][0]
+    assert len(page.pictures()) == 4 + 3 * len(samples)
+    [(counts, names)] = shown
+    np.testing.assert_array_equal(counts.sum(1), np.bincount(examples.test.y))  # a row for each true label
+    np.testing.assert_array_equal(counts.sum(0), np.bincount(model.predict(examples.test.X), minlength=10))
+    assert names == [str(label) for label in range(10)]
+
+
+def test_classes_go_by_their_names():
+    split = data.Split(np.zeros((3, 2), np.uint8), np.array([1, 2, 3]))
+    named = data.Dataset("x", split, split, split, None, "", ("one", "two", "three"))
+    assert report._class_names(named, np.array([1, 3])) == ["one", "three"]
+    nameless = data.Dataset("x", split, split, split, None, "")
+    assert report._class_names(nameless, np.array([1, 3])) == ["1", "3"]
+
+
+def test_the_confusion_picture_shows_shares_of_errors_and_counts():
+    counts = np.array([[8, 2, 0], [0, 5, 0], [1, 0, 3]])
+    axes, _ = plots.confusion(counts, ["a", "b", "c"]).axes
+    drawn = np.ma.filled(axes.images[0].get_array(), np.nan)
+    np.testing.assert_allclose(drawn, [[np.nan, 0.2, 0], [0, np.nan, 0], [0.25, 0, np.nan]])
+    written = {(int(t.get_position()[1]), int(t.get_position()[0])): int(t.get_text()) for t in axes.texts}
+    assert written == {(0, 0): 8, (0, 1): 2, (1, 1): 5, (2, 0): 1, (2, 2): 3}
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 25, 26, 101])
+def test_confusion_of_any_number_of_classes_can_be_drawn(n_classes):
+    figure = plots.confusion(np.eye(n_classes, dtype=int), [f"class number {i}" for i in range(n_classes)])
+    assert decoded(figure).size
+    assert 1 <= len(figure.axes[0].get_xticks()) <= plots.NAMED_CLASSES
+
+
 # -- evaluation.json ----------------------------------------------------------------------------------------
 
 
@@ -253,7 +307,7 @@ def test_a_threshold_of_the_raw_data_does_not_touch_binary_examples(tmp_path):
     file = tmp_path / "grey.npy"
     np.save(file, np.random.default_rng(0).choice([10, 200], (60, 12)).astype(np.uint8))
     run = trained(tmp_path / "run", dataset=str(file), binarize=127)
-    assert report.binary_model(run).gibbs(np.ones((3, 12)), clamp=np.ones(12, bool)).all()
+    assert run.model().gibbs(np.ones((3, 12)), clamp=np.ones(12, bool)).all()
 
 
 # -- pictures -----------------------------------------------------------------------------------------------

@@ -279,6 +279,7 @@ BAD_LABELLED = {
     "alpha": NO_WEIGHT,
     "label_max_norm": NO_BOUND,
 }
+BAD_AVERAGED = {"n_permutations": [0, -1, 2.5, "all", True]}
 
 
 def bad_settings():
@@ -288,13 +289,14 @@ def bad_settings():
         bad |= BAD_GROWING if cls in GROWING else {}
         bad |= BAD_ORDERED if cls is irbm.OrderedRBM else {}
         bad |= BAD_LABELLED if cls in CLASSIFIERS else {}
+        bad |= BAD_AVERAGED if cls is irbm.InfiniteRBMClassifier else {}
         for name, values in bad.items():
             for value in values:
                 yield pytest.param(cls, name, value, id=f"{cls.__name__}-{name}={value!r}")
 
 
 def test_every_setting_is_among_the_bad_ones():
-    known = {*BAD, *BAD_SIZED, *BAD_GROWING, *BAD_ORDERED, *BAD_LABELLED}
+    known = {*BAD, *BAD_SIZED, *BAD_GROWING, *BAD_ORDERED, *BAD_LABELLED, *BAD_AVERAGED}
     settings = {f.name for cls in ALL for f in fields(cls)} | {f.name for f in fields(Settings)}
     assert settings - known == {"random_state", "verbose"}
 

@@ -17,6 +17,7 @@ from rich.markup import escape
 from irbm import data
 from irbm.data import sources
 from irbm.estimators.base import check_count
+from irbm.evaluation.classification import error_rate
 from irbm.files import write_bytes
 from irbm.runs import Config, Run, read_toml
 from irbm.training import DivergenceError
@@ -77,6 +78,7 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="Continue a run, or start it if it is missing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Start over where there is a run already.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress bar.")] = False,
+    task: Annotated[str | None, _option("density, or classify, for data with labels. [density]", "Model")] = None,
     model: Annotated[str | None, _option("infinite, ordered or fixed (the classic RBM). [infinite]", "Model")] = None,
     n_components: Annotated[int | None, _option("Size of an ordered or fixed model. [256]", "Model")] = None,
     max_components: Annotated[int | None, _option("Growth of an infinite model stops there.", "Model")] = None,
@@ -99,16 +101,36 @@ def train(
         str | None,
         _option("Random permutation: adaptive, a fraction, or none. [adaptive]", "Training", parser=parse_regroup),
     ] = None,
+    objective: Annotated[
+        str | None, _option("hybrid, discriminative or generative. [hybrid]", "Classification")
+    ] = None,
+    alpha: Annotated[
+        float | None, _option("Weight of the generative part of hybrid. [0.005]", "Classification")
+    ] = None,
+    label_max_norm: Annotated[
+        str | None, _option("Bound on a row of label weights, or none. [5]", "Classification", parser=parse_optional)
+    ] = None,
+    n_permutations: Annotated[
+        int | None, _option("Predictions average over so many orders. [none]", "Classification")
+    ] = None,
+    validate: Annotated[
+        bool | None, _option("Keep the epoch that validates best. [yes to classify, else no]", "Training")
+    ] = None,
+    patience: Annotated[
+        int | None, _option("End once so many epochs in a row validated no better. [never]", "Training")
+    ] = None,
     gibbs_steps: Annotated[int | None, _option("Sweeps of the negative phase. [10]", "Sampling")] = None,
     persistent: Annotated[bool | None, _option("PCD, or CD with --no-persistent. [yes]", "Sampling")] = None,
     n_chains: Annotated[int | None, _option("Persistent chains. [batch size]", "Sampling")] = None,
-    gradient: Annotated[str | None, _option("expected or sampled z. [expected]", "Sampling")] = None,
+    gradient: Annotated[str | None, _option("expected or sampled. [expected]", "Sampling")] = None,
 ) -> None:
     """Train a machine and write a run directory.
 
     Examples: irbm train digits --out runs/digits --n-iter 50
 
     irbm train binarized_mnist --out runs/mnist --device cuda --l1 1e-4 --gibbs-steps 10
+
+    irbm train digits --task classify --out runs/labels --learning-rate 0.1 --patience 30
     """
     control = {"out", "config", "resume", "force", "quiet"}
     given = {n: v for n, v in locals().items() if n not in control and n != "control" and v is not None}
@@ -141,16 +163,16 @@ def _reconcile(run: Run, asked: dict[str, Any]) -> None:
 def _train(run: Run, examples: data.Dataset, quiet: bool) -> None:
     config = run.config()
     step, epoch = run.position()
-    if epoch >= config.complete()["n_iter"] and run.model_file.is_file():
+    if run.ended():
         _say(f"{run.path} has ended training already, at epoch {epoch}, step {step}")
         return
     if step:
         _say(f"resumed from step {step} (epoch {epoch})")
     if quiet:
-        ended = run.train(examples.train.X)
+        ended = run.train(examples)
     else:
         with ProgressBar() as bar:
-            ended = run.train(examples.train.X, [bar])
+            ended = run.train(examples, [bar])
     if not ended:
         step, epoch = run.position()
         command = shlex.join(["irbm", "train", config.dataset, "--out", str(run.path), "--resume"])
@@ -161,6 +183,16 @@ def _train(run: Run, examples: data.Dataset, quiet: bool) -> None:
         f"{run.path}: {last['n_components']:.0f} hidden units (effective size {last['effective_size']:.1f}) "
         f"after {last['epoch']:.0f} epochs, reconstruction error {last['reconstruction_error']:.4f}"
     )
+    if config.validates:
+        _say(_validation_line(run.model(), examples.validation))
+
+
+def _validation_line(model: Any, held: data.Split) -> str:
+    """Which epoch the validation split chose, and how good it is."""
+    chosen = f"epoch {model.best_epoch_} validates best"
+    if held.y is None or not hasattr(model, "predict"):
+        return f"{chosen}: mean pseudo-log-likelihood {model.history_[model.best_epoch_ - 1]['validation_score']:.3f}"
+    return f"{chosen}: error {error_rate(held.y, model.predict(held.X))} of {len(held.X):,} validation examples"
 
 
 # -- what came of it ----------------------------------------------------------------------------------------
@@ -203,9 +235,9 @@ def sample(
     if seed < 0:
         raise ValueError(f"seed must be a whole number >= 0, got {seed}")
     shape = _image_shape(Run(run)) if out.suffix == ".png" else None
-    from irbm.report import binary_model, run_chains  # matplotlib is slow to import
+    from irbm.report import run_chains  # matplotlib is slow to import
 
-    drawn = run_chains(binary_model(Run(run)), n_samples, n_steps, seed)
+    drawn = run_chains(Run(run).model(), n_samples, n_steps, seed)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_bytes(out, _as_npy(drawn) if shape is None else _as_png(drawn.reshape(-1, *shape)))
     _say(str(out))

@@ -18,6 +18,7 @@ WIDTH = 7.0  # inches, of a figure that fills a page
 GAP = "#c3cad4"
 INK = "#22262d"
 FAINT = "#5c6470"
+NAMED_CLASSES = 25  # with more of them a confusion matrix shows no counts, and not every name
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart.
 BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
@@ -118,6 +119,45 @@ def _label(axes: Axes, title: str, x: str, y: str) -> None:
     axes.tick_params(labelsize=8, colors=FAINT)
 
 
+# -- classification -----------------------------------------------------------------------------------------
+
+
+def confusion(counts: NDArray[Any], names: Sequence[str]) -> Figure:
+    """Counts (C, C) of true (row) against predicted (column) labels; colours are shares of a row, errors alone.
+
+    What is classified right would outshine every error, so the diagonal is grey.
+    """
+    C = len(counts)
+    share = counts / np.maximum(counts.sum(1, keepdims=True), 1)
+    wrong = np.where(np.eye(C, dtype=bool), np.nan, share)
+    side = WIDTH * 0.8
+    figure = Figure(figsize=(side, side * 0.88), facecolor="white", layout="constrained")
+    axes = figure.subplots()
+    axes.set_facecolor(GAP)
+    top = max(float(np.nanmax(wrong)) if C > 1 else 0.0, 1e-6)
+    picture = axes.imshow(wrong, cmap="OrRd", vmin=0, vmax=top)
+    _label(axes, "", "predicted", "true")
+    # A long list of labels shows every few of them.
+    ticks = np.arange(0, C, -(-C // NAMED_CLASSES))
+    labels = [_short(names[int(i)]) for i in ticks]
+    axes.set_xticks(ticks, labels, rotation=90 if max(map(len, labels)) > 3 else 0)
+    axes.set_yticks(ticks, labels)
+    axes.spines[:].set_visible(False)
+    if C <= NAMED_CLASSES:
+        for row, column in zip(*np.nonzero(counts), strict=True):
+            dark = row != column and share[row, column] > 0.6 * top
+            colour = "white" if dark else INK
+            axes.text(column, row, str(counts[row, column]), ha="center", va="center", fontsize=8, color=colour)
+    bar = figure.colorbar(picture, ax=axes, shrink=0.8, pad=0.02)
+    bar.set_label("share of the true label's examples", fontsize=9, color=FAINT)
+    bar.ax.tick_params(labelsize=8, colors=FAINT)
+    return figure
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 12 else name[:11] + "…"
+
+
 # -- depth --------------------------------------------------------------------------------------------------
 
 
@@ -162,10 +202,17 @@ def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, e
         own = [t for t in trials if (t["side"], t["name"]) == (side, name)]
         work = [t["n_points"] * t["n_chains"] * (1 + 0.06 * (number - len(names) / 2)) for t in own]
         marker, colour = marks[side]
-        axes.errorbar(
-            work, [t["value"] for t in own], [4 * t["stderr"] for t in own], label=f"{side}: {name}",
-            marker=marker, color=colour, alpha=0.35 + 0.65 * (number % 3 == 0), linestyle="none", capsize=2, markersize=4,
-        )  # fmt: skip
+        values, errors = [t["value"] for t in own], [4 * t["stderr"] for t in own]
+        shade = 0.35 + 0.65 * (number % 3 == 0)
+        style: dict[str, Any] = {
+            "marker": marker,
+            "color": colour,
+            "alpha": shade,
+            "linestyle": "none",
+            "capsize": 2,
+            "markersize": 4,
+        }
+        axes.errorbar(work, values, errors, label=f"{side}: {name}", **style)
     axes.axhspan(lower, upper, color=GREEN, alpha=0.15, label="bracket")
     if exact is not None:
         axes.axhline(exact, color=INK, linewidth=1, label="exact")

@@ -21,6 +21,7 @@ from sklearn.utils import check_random_state
 from irbm import plots
 from irbm.data import Dataset
 from irbm.estimators.base import check_count
+from irbm.evaluation.classification import confusion_matrix, error_rate
 from irbm.files import write_bytes
 from irbm.runs import Config, Run
 from irbm.version import __version__
@@ -31,9 +32,8 @@ PIECE = 20  # of them between two looks at the progress bar
 DEPTH_ROWS = 2000  # examples in the depth map: more are not to be told apart
 
 NAMES = {
-    "infinite": "Infinite RBM",
-    "ordered": "Ordered RBM",
-    "fixed": "RBM of fixed size",
+    "density": {"infinite": "Infinite RBM", "ordered": "Ordered RBM", "fixed": "RBM of fixed size"},
+    "classify": {"infinite": "Infinite RBM classifier", "fixed": "RBM classifier of fixed size"},
 }
 
 STYLE = """
@@ -68,15 +68,16 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid #dfe3e8; }
 
 def write_report(run: Run) -> Path:
     """Write RUN/report.html, one self-contained page, and say where it is."""
-    config, model, rows = run.config(), binary_model(run), run.metrics()
+    config, model, rows = run.config(), run.model(), run.metrics()
     examples = config.load_data()
-    title = f"{NAMES[config.model]} on {examples.name}"
+    title = f"{NAMES[config.task][config.model]} on {examples.name}"
     sections = [
         _heading(title, config, examples, rows[-1]),
+        _classification(model, examples) if config.classifies else "",
         _evaluation(run.path / "evaluation.json"),
         _settings(config),
         _curves(rows),
-        *_pictures(model, examples, config.model),
+        *_pictures(model, examples, config),
         _depth(model, examples, config.model),
         _versions(model),
     ]
@@ -87,11 +88,6 @@ def write_report(run: Run) -> Path:
 
 
 # -- samples ------------------------------------------------------------------------------------------------
-
-
-def binary_model(run: Run) -> Any:
-    """The trained estimator, for examples that are 0 and 1 already, whatever the run's own file held."""
-    return run.model().set_params(binarize=None)
 
 
 def run_chains(model: Any, start: int | NDArray[np.uint8], n_steps: int, seed: int) -> NDArray[np.uint8]:
@@ -107,6 +103,7 @@ def run_chains(model: Any, start: int | NDArray[np.uint8], n_steps: int, seed: i
     for steps in track(pieces, "Gibbs sampling", console=Console(stderr=True), transient=True):
         if isinstance(v, int):
             v = model.sample(v, n_steps=steps, random_state=rng)
+            v = v[0] if isinstance(v, tuple) else v  # a classifier's labels come with it
         else:
             v = model.gibbs(v, steps, random_state=rng)
     return np.asarray(v, np.uint8)
@@ -117,7 +114,7 @@ def run_chains(model: Any, start: int | NDArray[np.uint8], n_steps: int, seed: i
 
 def _heading(title: str, config: Config, examples: Dataset, last: dict[str, float]) -> str:
     table = config.complete()
-    chain = f"{'PCD' if table['persistent'] else 'CD'}-{table['gibbs_steps']}"
+    trained = "maximising ln p(y | v)" if _is_discriminative(table) else f"{_chains(table)}{_goal(table)}"
     regroup = table.get("regroup")
     permuted = "" if regroup is None else f", random permutation of the hidden units ({regroup})"
     figures = [
@@ -128,9 +125,58 @@ def _heading(title: str, config: Config, examples: Dataset, last: dict[str, floa
     ]
     cells = "".join(f"<div><b>{escape(value)}</b><span>{escape(what)}</span></div>" for value, what in figures)
     return f"""<h1>{escape(title)}</h1>
-{_paragraph(f"Trained by {chain} with {table['optimizer']} at rate {table['learning_rate']:g}{permuted}.")}
+{_paragraph(f"Trained by {trained} with {table['optimizer']} at rate {table['learning_rate']:g}{permuted}.")}
 {_paragraph(f"Data: {examples.note}.", "note")}
 <div class="figures">{cells}</div>"""
+
+
+def _is_discriminative(table: dict[str, Any]) -> bool:
+    return table.get("objective") == "discriminative"
+
+
+def _chains(table: dict[str, Any]) -> str:
+    return f"{'PCD' if table['persistent'] else 'CD'}-{table['gibbs_steps']}"
+
+
+def _goal(table: dict[str, Any]) -> str:
+    return f" on ln p(y | v) + {table['alpha']:g} ln p(v, y)," if table.get("objective") == "hybrid" else ""
+
+
+def _classification(model: Any, examples: Dataset) -> str:
+    """Errors with their intervals, and what is taken for what."""
+    chosen = "" if not model._best_epoch else f" Epoch {model.best_epoch_} was chosen on the validation split."
+    rates = {name: error_rate(y, model.predict(X)) for name, X, y in _labelled(examples)}
+    rows = "".join(
+        f"<tr><th>{name}</th><td>{rate.rate:.2%}</td><td>{rate.lower:.2%} to {rate.upper:.2%}</td>"
+        f"<td>{rate.errors:,} of {rate.n:,}</td></tr>"
+        for name, rate in rates.items()
+    )
+    head = "<tr><th>split</th><th>error</th><th>95 % interval (Wilson)</th><th>examples</th></tr>"
+    _, X, y = list(_labelled(examples))[-1]
+    counts, names = confusion_matrix(y, model.predict(X))
+    shown = _class_names(examples, names)
+    caption = "Test examples by true and predicted label. Colour: the share of a row's examples; the diagonal is grey."
+    text = _paragraph(f"The share of examples whose most probable label is wrong.{chosen}")
+    return _section(
+        "Classification",
+        f"{text}<table>{head}{rows}</table>" + _figure(plots.confusion(counts, shown), caption, "filters"),
+    )
+
+
+def _labelled(examples: Dataset) -> Iterator[tuple[str, NDArray[np.uint8], NDArray[Any]]]:
+    """The splits that have labels, the test split last."""
+    for name in ("train", "validation", "test"):
+        split = getattr(examples, name)
+        if split.y is not None:
+            yield name, split.X, split.y
+
+
+def _class_names(examples: Dataset, labels: NDArray[Any]) -> list[str]:
+    """The names of labels where the data set has some, else the labels."""
+    if examples.class_names is None:
+        return [str(label) for label in labels]
+    known = np.unique(np.concatenate([y for *_, y in _labelled(examples)])).tolist()
+    return [examples.class_names[known.index(label)] for label in labels.tolist()]
 
 
 def _settings(config: Config) -> str:
@@ -166,12 +212,13 @@ def _curves(rows: list[dict[str, float]]) -> str:
     return _section("Training", _figure(plots.curves(rows), "Sizes and reconstruction error by epoch"))
 
 
-def _pictures(model: Any, examples: Dataset, kind: str) -> Iterator[str]:
+def _pictures(model: Any, examples: Dataset, config: Config) -> Iterator[str]:
     if examples.image_shape is None:
         yield _section("Filters and samples", _paragraph("These data have no image shape, so there are no pictures."))
         return
     yield _filters(model, examples.image_shape)
-    yield _samples(model, examples, examples.image_shape, kind)
+    if not _is_discriminative(config.complete()):  # such a machine has learned nothing of p(v)
+        yield _samples(model, examples, examples.image_shape, config.model)
 
 
 def _filters(model: Any, shape: tuple[int, int]) -> str:

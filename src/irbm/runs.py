@@ -21,16 +21,19 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from irbm import data
-from irbm.estimators import RBM, InfiniteRBM, OrderedRBM
+from irbm.estimators import RBM, InfiniteRBM, InfiniteRBMClassifier, OrderedRBM, RBMClassifier
+from irbm.estimators.base import check_count
 from irbm.estimators.fitting import Trainable
 from irbm.files import write_bytes
-from irbm.training import Callback, Checkpointer, Report, Trainer, checkpoint
+from irbm.training import Callback, Checkpointer, EarlyStopping, Report, Trainer, checkpoint
 
-MODELS: dict[str, type[Trainable]] = {"infinite": InfiniteRBM, "ordered": OrderedRBM, "fixed": RBM}
+MODELS: dict[str, dict[str, type[Trainable]]] = {
+    "density": {"infinite": InfiniteRBM, "ordered": OrderedRBM, "fixed": RBM},
+    "classify": {"infinite": InfiniteRBMClassifier, "fixed": RBMClassifier},
+}
+# Settings of an estimator that a run decides in its own way.
+TAKEN = ("random_state", "verbose", "binarize")
 
 
 @dataclass(frozen=True)
@@ -38,39 +41,65 @@ class Config:
     """Everything that decides a run; ``settings`` are the estimator's own."""
 
     dataset: str
+    task: str = "density"
     model: str = "infinite"
     seed: int = 0
+    binarize: float | None = None  # for loading a user's own file; what an estimator sees is binary
+    validate: bool | None = None  # None: for classifiers, where it is quick
+    patience: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.model, str) or self.model not in MODELS:
-            raise ValueError(f"model must be one of {', '.join(MODELS)}, got {self.model!r}")
-        known = {f.name for f in fields(MODELS[self.model])} - {"random_state", "verbose"}
+        if not isinstance(self.task, str) or self.task not in MODELS:
+            raise ValueError(f"task must be one of {', '.join(MODELS)}, got {self.task!r}")
+        models = MODELS[self.task]
+        if not isinstance(self.model, str) or self.model not in models:
+            raise ValueError(f"model must be one of {', '.join(models)} to {self.task}, got {self.model!r}")
+        known = {f.name for f in fields(models[self.model])} - set(TAKEN)
         unknown = sorted(set(self.settings) - known)
         if unknown:
             raise ValueError(f"{unknown[0]} is no setting of the {self.model} model; it has {', '.join(sorted(known))}")
+        if self.validate is not None and not isinstance(self.validate, bool):
+            raise ValueError(f"validate must be true or false, got {self.validate!r}")
+        if self.patience is not None:
+            check_count("patience", self.patience)
+            if not self.validates:
+                raise ValueError(f"patience={self.patience} needs validation: set validate too")
         self.estimator()._check_settings()
 
+    @property
+    def classifies(self) -> bool:
+        return self.task == "classify"
+
+    @property
+    def validates(self) -> bool:
+        """Whether the validation split chooses the epoch."""
+        return self.classifies if self.validate is None else self.validate
+
     def estimator(self) -> Any:
-        return MODELS[self.model](random_state=self.seed, **self.settings)
+        return MODELS[self.task][self.model](random_state=self.seed, **self.settings)
 
     def load_data(self) -> data.Dataset:
-        return data.load(self.dataset, seed=self.seed, binarize=self.settings.get("binarize"))
+        examples = data.load(self.dataset, seed=self.seed, binarize=self.binarize)
+        if self.classifies and any(s.y is None for s in (examples.train, examples.validation, examples.test)):
+            raise ValueError(f"{examples.name} has no labels: task 'classify' needs y beside X; 'density' does not")
+        return examples
 
     def complete(self) -> dict[str, Any]:
         """Every setting, defaults included, as one flat table."""
-        settings = self.estimator().get_params()
-        own = {"dataset": self.dataset, "model": self.model, "seed": self.seed}
-        return own | {n: v for n, v in settings.items() if n not in ("random_state", "verbose")}
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "settings"}
+        settings = {n: v for n, v in self.estimator().get_params().items() if n not in TAKEN}
+        return own | {"validate": self.validates} | settings
 
     @classmethod
     def from_table(cls, table: dict[str, Any]) -> "Config":
-        own = {n: table[n] for n in ("dataset", "model", "seed") if n in table}
+        names = {f.name for f in fields(cls)} - {"settings"}
+        own = {n: v for n, v in table.items() if n in names}
         if not isinstance(own.get("dataset"), str):
             raise ValueError("dataset must be given: the name of a data set or the path of a file")
         if type(own.get("seed", 0)) is not int or own.get("seed", 0) < 0:
             raise ValueError(f"seed must be a whole number >= 0, got {own['seed']!r}")
-        return cls(**own, settings={n: v for n, v in table.items() if n not in own})
+        return cls(**own, settings={n: v for n, v in table.items() if n not in names})
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
@@ -138,12 +167,12 @@ class Run:
         config = self.config()
         if not self.model_file.is_file():
             raise FileNotFoundError(f"{self.path} has not ended training: irbm train --resume ends it")
-        return MODELS[config.model].load(self.model_file)
+        return MODELS[config.task][config.model].load(self.model_file)
 
     def metrics(self) -> list[dict[str, float]]:
         """The rows of metrics.csv."""
         with open(self.metrics_file, newline="") as file:
-            return [{n: float(v) for n, v in row.items()} for row in csv.DictReader(file)]
+            return [{n: float(v) for n, v in row.items() if v} for row in csv.DictReader(file)]
 
     def position(self) -> tuple[int, int]:
         """The step and the epoch that training has reached."""
@@ -163,27 +192,39 @@ class Run:
         write_bytes(self.config_file, to_toml(config.complete()).encode())
 
     def write_metrics(self, history: list[Report]) -> None:
-        text = io.StringIO()
-        rows = csv.DictWriter(text, [f.name for f in fields(Report)], lineterminator="\n")
+        text, table = io.StringIO(), [asdict(row) for row in history]
+        used = [f.name for f in fields(Report) if any(row[f.name] is not None for row in table)]
+        rows = csv.DictWriter(text, used, extrasaction="ignore", lineterminator="\n")
         rows.writeheader()
-        rows.writerows(asdict(row) for row in history)
+        rows.writerows(table)
         write_bytes(self.metrics_file, text.getvalue().encode())
 
-    def train(self, X: NDArray[np.uint8], callbacks: Sequence[Callback] = ()) -> bool:
+    def ended(self) -> bool:
+        """Whether training has come to its end: of the epochs asked for, or of patience."""
+        if not self.checkpoint_file.is_file() or not self.model_file.is_file():
+            return False
+        config, (state, _) = self.config(), checkpoint.load(self.checkpoint_file)
+        stopped = config.validates and EarlyStopping(lambda _: 0.0, config.patience).exhausted(state)
+        return stopped or state.epoch >= config.complete()["n_iter"]
+
+    def train(self, examples: data.Dataset, callbacks: Sequence[Callback] = ()) -> bool:
         """Train until the end, or until interrupted: whether the end was reached. Continues from a checkpoint."""
         for draft in self._drafts():
             draft.unlink()
-        model = self.config().estimator()
-        threshold = model.binarize
-        model.set_params(binarize=None)  # X has been through it already
-        resume_from = self.checkpoint_file if self.checkpoint_file.is_file() else None
+        config = self.config()
+        model = config.estimator()
+        options: dict[str, Any] = {"resume_from": self.checkpoint_file if self.checkpoint_file.is_file() else None}
+        if config.validates:
+            held = examples.validation
+            options |= {"patience": config.patience, "validation": (held.X, held.y) if config.classifies else held.X}
+        labels = (examples.train.y,) if config.classifies else ()
         writers = [Checkpointer(self.checkpoint_file), Metrics(self)]
         with interruptible() as stopper:
-            model.fit(X, callbacks=[*callbacks, *writers, stopper], resume_from=resume_from)
+            model.fit(examples.train.X, *labels, callbacks=[*callbacks, *writers, stopper], **options)
         self.write_metrics(model.training_state_.history)
-        if model.training_state_.epoch < model.n_iter:
+        if stopper.asked and model.training_state_.epoch < model.n_iter:
             return False
-        model.set_params(binarize=threshold).save(self.model_file)
+        model.save(self.model_file)
         return True
 
 
@@ -199,8 +240,8 @@ class Metrics(Callback):
 
     def after_epoch(self, trainer: Trainer, report: Report) -> None:
         self._run.write_metrics(trainer.state.history)
-        for name, value in asdict(report).items():
-            if name not in ("epoch", "step"):
+        for name, value in asdict(trainer.state.history[-1]).items():
+            if name not in ("epoch", "step") and value is not None:
                 self._events.add_scalar(name, value, report.epoch)
         self._events.flush()
 

@@ -291,7 +291,7 @@ def test_the_optimizer_does_the_same_with_kernels_and_without(C, device, monkeyp
         machine = Machine(randn(K, D), randn(K), randn(D), order_K, size, Infinite(), **labels)
         settings = Settings(learning_rate=0.1, l1=0.05, l2=0.1, max_norm=4.0, label_max_norm=1.5)
         state = optim.initial_state(machine, settings)
-        state.age_K.copy_(torch.arange(K) % (2 * optim.WARM_UP))
+        state.age_K.copy_(torch.arange(K) % (2 * optim.WARM_UP["generative"]))
         for _ in range(2):
             gradients = Gradients(randn(K, D), randn(K), randn(D), randn(K, C) if C else None, randn(C) if C else None)
             optim.update_(machine, state, gradients, settings)
@@ -299,7 +299,7 @@ def test_the_optimizer_does_the_same_with_kernels_and_without(C, device, monkeyp
 
     fast, slow = updated(True), updated(False)
     assert fast["step"] == 2
-    assert fast["age"][l - 1] == (l - 1) % (2 * optim.WARM_UP) + 2
+    assert fast["age"][l - 1] == (l - 1) % (2 * optim.WARM_UP["generative"]) + 2
     for name, tensor in slow.items():
         torch.testing.assert_close(fast[name], tensor, rtol=1e-5, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}")
 

@@ -19,7 +19,7 @@ NAMES = (*BY_UNIT, "visible_bias", "label_bias")
 @pytest.fixture(autouse=True)
 def short_warm_up(monkeypatch):
     """Ten updates, so that short runs see both sides of the warm-up."""
-    monkeypatch.setattr(optim, "WARM_UP", 10)
+    monkeypatch.setattr(optim, "WARM_UP", dict.fromkeys(optim.WARM_UP, 10))
 
 
 class Reference:
@@ -293,3 +293,20 @@ def test_other_settings_keep_what_they_can_use():
     assert not any(t.any() for t in with_momentum.velocity.values())
     assert torch.equal(with_momentum.age_K, state.age_K)
     assert optim.suited(state, machine, replace(settings, optimizer="constant")).squares == {}
+
+
+@pytest.mark.parametrize(("objective", "warm_up"), [("generative", 30), ("discriminative", 10), ("hybrid", 10)])
+def test_new_units_warm_up_by_the_objective(objective, warm_up, monkeypatch):
+    """A gradient of 0.01: the plain rate moves a weight by 0.01 rates, AdaGrad by more."""
+    monkeypatch.undo()
+    machine = initial_machine(Infinite(), 2, n_classes=2)
+    settings = Settings(objective=objective, learning_rate=0.1, l1=0.0)
+    state = optim.initial_state(machine, settings)
+    gradients = Gradients(*(torch.full_like(getattr(machine, name), 0.01) for name in Gradients._fields))
+    moves = []
+    for _ in range(40):
+        before = machine.weights.clone()
+        optim.update_(machine, state, gradients, settings)
+        moves.append(float((before - machine.weights).abs().max()))
+    plain = [abs(move - 0.001) < 1e-5 for move in moves]
+    assert plain == [True] * warm_up + [False] * (40 - warm_up)

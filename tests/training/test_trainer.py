@@ -205,6 +205,7 @@ def test_early_stopping_stops_after_its_patience(scores, patience, ended, best):
     assert state.epoch == len(state.history) == ended
     assert (state.best.epoch, state.best.score) == (best, scores[best - 1])
     assert int(state.best.machine.capacity) == state.history[best - 1].n_components
+    np.testing.assert_array_equal([row.validation_score for row in state.history], scores[:ended])
 
 
 @pytest.mark.parametrize("labels", [0, 3])

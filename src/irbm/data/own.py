@@ -111,7 +111,7 @@ def _labels(y: NDArray[Any], what: str) -> NDArray[Any]:
         raise ValueError(f"{what} must have shape (n,), one label per row, got {y.shape}")
     if y.dtype.kind == "f" and not np.isfinite(y).all():
         raise ValueError(f"{what} must hold finite labels, got {y[~np.isfinite(y)][0]}")
-    return y
+    return np.char.decode(y, "utf-8") if y.dtype.kind == "S" else y
 
 
 def _check_widths(splits: list[Split], path: Path) -> None:

@@ -63,6 +63,7 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         self._machine = machine.with_capacity(int(machine.size))
         self._log_partition: LogPartition | None = None
         self._visible_means: Tensor | None = None
+        self._best_epoch: int | None = None
         self.n_features_in_ = machine.n_visible
         return self
 
@@ -213,7 +214,9 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         check_count("n_steps", n_steps)
         machine, checked = self.machine_, self._checked(X)
         v_BD = torch.cat(list(self._dense_chunks(checked, machine.weights.dtype)))
-        kept = None if clamp is None else self._clamp_mask(clamp, tuple(v_BD.shape))
+        kept = None
+        if clamp is not None:
+            kept = torch.tensor(self._mask("clamp", clamp, tuple(v_BD.shape)), device=v_BD.device)
         noise = self._noise(random_state)
         y_B = self._sample_labels(v_BD, noise)
         return machine.gibbs(v_BD, y_B, noise, n_steps, clamp_visible=kept)[0].cpu().numpy()
@@ -222,12 +225,16 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Visibles after ``n_steps`` Gibbs sweeps from uniform noise: (n_samples, D)."""
         return self._sample(n_samples, n_steps, random_state)[0].cpu().numpy()
 
-    def _sample(self, n_samples: int, n_steps: int, random_state: Any) -> tuple[Tensor, Tensor | None]:
+    def _sample(
+        self, n_samples: int, n_steps: int, random_state: Any, kept_B: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Chains from uniform noise, with labels that are kept or, where there are none to keep, move too."""
         check_count("n_samples", n_samples)
         check_count("n_steps", n_steps)
         machine, noise = self.machine_, self._noise(random_state)
         v_BD = (noise(n_samples, machine.n_visible) < 0.5).to(machine.weights.dtype)
-        return machine.gibbs(v_BD, self._sample_labels(v_BD, noise), noise, n_steps)
+        y_B = self._sample_labels(v_BD, noise) if kept_B is None else kept_B
+        return machine.gibbs(v_BD, y_B, noise, n_steps, clamp_label=kept_B is not None)
 
     def _sample_labels(self, v_BD: Tensor, noise: Callable[..., Tensor]) -> Tensor | None:
         return None
@@ -239,11 +246,12 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _rng(self, random_state: Any) -> Any:
         return check_random_state(self.random_state if random_state is None else random_state)
 
-    def _clamp_mask(self, clamp: ArrayLike, shape: tuple[int, ...]) -> Tensor:
-        mask = np.asarray(clamp)
-        if mask.dtype != bool or mask.shape not in (shape, shape[1:]):
-            raise ValueError(f"clamp must be boolean of shape {shape[1:]} or {shape}, got {mask.dtype} {mask.shape}")
-        return torch.tensor(mask, device=self.machine_.weights.device)
+    def _mask(self, name: str, mask: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+        """A boolean array for the visibles, or for each example's."""
+        array = np.asarray(mask)
+        if array.dtype != bool or array.shape not in (shape, shape[1:]):
+            raise ValueError(f"{name} must be boolean of shape {shape[1:]} or {shape}, got {array.dtype} {array.shape}")
+        return array
 
     # -- input ----------------------------------------------------------------------------------------------
 

@@ -2,20 +2,25 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 from torch import Tensor
 
-from irbm.estimators.fitting import Trainable, count_units
-from irbm.models import Depth, Fixed, Infinite
+from irbm.estimators.base import check_count
+from irbm.estimators.fitting import FixedSize, Growing, Trainable, batches
+from irbm.evaluation.missing import prob_y_given_observed
+from irbm.evaluation.permutations import mean_log_prob_y, permuted
+from irbm.models import Machine
 from irbm.ops import reference as ops
+from irbm.ops.noise import uniform_noise
 from irbm.training import Callback, Settings
 
 
@@ -32,16 +37,39 @@ class _Classifier(ClassifierMixin, Trainable):
         X: ArrayLike,
         y: ArrayLike,
         *,
+        validation: tuple[ArrayLike, ArrayLike] | None = None,
+        patience: int | None = None,
         callbacks: Sequence[Callback] = (),
         resume_from: str | Path | None = None,
     ) -> Self:
-        """Train on X, (n, D), and labels y, (n,), from the start or from a checkpoint; see `InfiniteRBM.fit`."""
+        """Train on X, (n, D), and labels y, (n,), from the start or from a checkpoint; see `InfiniteRBM.fit`.
+
+        With ``validation``, a pair (X, y), the fitted machine is the one of the epoch that classifies most of them,
+        ``best_epoch_``; of several such epochs the one with the highest mean ln p(y | v).
+        """
         self._check_settings()
         X, y = self._checked_pair(X, y, reset=True)
         names, codes = np.unique(y, return_inverse=True)
-        self._fit(X, codes, len(names), callbacks, resume_from)
+        score = None if validation is None else self._label_score(validation, names)
+        self._fit(X, codes, len(names), callbacks, resume_from, score, patience)
         self.classes_ = names
         return self
+
+    def _label_score(self, pair: Any, names: NDArray[Any]) -> Callable[[Machine], tuple[float, float]]:
+        """Accuracy and mean ln p(y | v), as a function of the machine. A label unseen in training is never met."""
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            raise ValueError(f"validation must be a pair (X, y), got {type(pair).__name__}")
+        X, y = self._checked_pair(*pair, reset=False)
+        examples, known = torch.from_numpy(self._binary(X)), torch.from_numpy(np.isin(y, names))
+        codes = torch.from_numpy(np.searchsorted(names, y).clip(max=len(names) - 1))
+
+        def score(machine: Machine) -> tuple[float, float]:
+            log_p_BC = torch.cat([machine.log_prob_y(v_BD).cpu() for v_BD in batches(examples, machine)])
+            own_B = log_p_BC.gather(1, codes[:, None])[:, 0][known]
+            met = (log_p_BC.argmax(1) == codes) & known
+            return float(met.double().mean()), float(own_B.mean()) if len(own_B) else 0.0
+
+        return score
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """One pass over X, y in minibatches. The first call needs ``classes``, all labels that will ever come."""
@@ -96,24 +124,80 @@ class _Classifier(ClassifierMixin, Trainable):
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[Any]:
         """ln p(y | v), (n, C), columns as in ``classes_``. Eq. 32."""
-        return self._by_row(X, lambda machine, v: machine.log_prob_y(v))
+        orders = self._orders()
+        if orders is None:
+            return self._by_row(X, lambda machine, v: machine.log_prob_y(v))
+
+        def averaged(machine: Machine, v_BD: Tensor) -> Tensor:
+            return mean_log_prob_y([replace(machine, order=order) for order in orders], v_BD)
+
+        return self._by_row(X, averaged)
+
+    def _orders(self) -> list[Tensor] | None:
+        """The orders of hidden units to average over; None for the machine's own alone."""
+        return None
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """p(y | v), (n, C), columns as in ``classes_``."""
-        return self._by_row(X, lambda machine, v: machine.log_prob_y(v).exp())
+        return np.asarray(np.exp(self.predict_log_proba(X)))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each example."""
         best = self.predict_log_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[best])
 
+    def predict_proba_missing(
+        self,
+        X: ArrayLike,
+        observed: ArrayLike,
+        *,
+        n_samples: int = 100,
+        burn_in: int = 50,
+        random_state: Any = None,
+    ) -> NDArray[np.float64]:
+        """p(y | the observed visibles), (n, C), by Gibbs sampling of the others.
+
+        Parameters
+        ----------
+        X : array (n, D)
+            Dense. Where nothing was observed it may hold anything, NaN included.
+        observed : boolean array (D,) or (n, D)
+            Which visibles were seen.
+        n_samples, burn_in : int
+            Sweeps over which p(y | v) is averaged, and sweeps before them. A machine that was trained on p(y | v)
+            alone knows nothing of the visibles: use "hybrid" or "generative" training.
+        """
+        check_count("n_samples", n_samples)
+        check_count("burn_in", burn_in)
+        dense = np.array(X.detach().cpu() if isinstance(X, Tensor) else X)
+        if dense.ndim != 2:
+            raise ValueError(f"X must be a dense array (n, D), got shape {dense.shape}")
+        seen = self._mask("observed", observed, dense.shape)
+        binary = self._binary(self._checked(np.where(seen, dense, 0)))
+        machine, noise = self.machine_, self._noise(random_state)
+        v_BD = torch.from_numpy(binary).to(machine.weights.device, machine.weights.dtype)
+        seen_BD = torch.tensor(np.broadcast_to(seen, dense.shape), device=v_BD.device)
+        return prob_y_given_observed(machine, v_BD, seen_BD, noise, n_samples, burn_in).cpu().numpy()
+
     def sample(
-        self, n_samples: int = 1, *, n_steps: int = 1000, random_state: Any = None
+        self, n_samples: int = 1, *, y: Any = None, n_steps: int = 1000, random_state: Any = None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Visibles and their labels after ``n_steps`` Gibbs sweeps from uniform noise."""
-        v_BD, y_B = self._sample(n_samples, n_steps, random_state)
+        """Visibles and their labels after ``n_steps`` Gibbs sweeps from uniform noise.
+
+        ``y``, one label or ``n_samples`` of them, is kept: samples of p(v | y).
+        """
+        check_count("n_samples", n_samples)
+        kept = None if y is None else self._kept_labels(y, n_samples)
+        v_BD, y_B = self._sample(n_samples, n_steps, random_state, kept)
         assert y_B is not None
         return v_BD.cpu().numpy(), self.classes_[y_B.cpu().numpy()]
+
+    def _kept_labels(self, y: Any, n_samples: int) -> Tensor:
+        labels = np.asarray(y)
+        if labels.shape not in ((), (n_samples,)):
+            raise ValueError(f"y must be one label or n_samples={n_samples} of them, got shape {labels.shape}")
+        codes = self._codes(np.broadcast_to(labels, n_samples))
+        return torch.from_numpy(codes).to(self.machine_.weights.device)
 
     def _sample_labels(self, v_BD: Tensor, noise: Callable[..., Tensor]) -> Tensor | None:
         return ops.sample_categorical(self.machine_.label_scores(v_BD), noise(len(v_BD)))
@@ -147,7 +231,7 @@ class _Classifier(ClassifierMixin, Trainable):
 
 
 @dataclass(eq=False, repr=False)
-class RBMClassifier(_Classifier):
+class RBMClassifier(FixedSize, _Classifier):
     """The classification RBM (ClassRBM), of a fixed size.
 
     Parameters
@@ -161,15 +245,6 @@ class RBMClassifier(_Classifier):
     learning_rate, ..., random_state
         As for `RBM`.
     """
-
-    n_components: int = 256
-    _: KW_ONLY
-
-    def _depth(self) -> Depth:
-        return Fixed()
-
-    def _possible_z(self, log_p_BZ: Tensor) -> Tensor:
-        return log_p_BZ[:, -2:-1]
 
     @classmethod
     def from_parameters(
@@ -185,12 +260,12 @@ class RBMClassifier(_Classifier):
     ) -> Self:
         """A fitted classifier from arrays: as for `RBM`, with label_weights (l, C) and label_bias (C,)."""
         labels = {"label_weights": label_weights, "label_bias": label_bias}
-        settings = {"n_components": count_units(hidden_bias)}
+        settings = cls._size_of(hidden_bias)
         return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order, **labels)._with_classes(classes)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class InfiniteRBMClassifier(_Classifier):
+class InfiniteRBMClassifier(Growing, _Classifier):
     """The discriminative infinite RBM (Dis-iRBM): a classifier that chooses its own size.
 
     Parameters
@@ -203,17 +278,29 @@ class InfiniteRBMClassifier(_Classifier):
         Bound on the norm of a row of label weights.
     regroup, max_components
         As for `InfiniteRBM`.
+    n_permutations : int or None
+        Predictions are averaged over so many random orders of the hidden units that training put in random order (the
+        same ones at each call); None: those of the order that training ended with.
     learning_rate, ..., random_state
         As for `RBM`.
     """
 
-    regroup: str | float | None = "adaptive"
-    max_components: int | None = None
-    beta: float = 1.01
-    penalty: str = "constant"
+    n_permutations: int | None = None
 
-    def _depth(self) -> Depth:
-        return Infinite(self.beta, self.penalty)  # type: ignore[arg-type]
+    def _check_settings(self) -> None:
+        super()._check_settings()
+        if self.n_permutations is not None:
+            check_count("n_permutations", self.n_permutations)
+
+    def _orders(self) -> list[Tensor] | None:
+        if self.n_permutations is None:
+            return None
+        check_count("n_permutations", self.n_permutations)
+        machine = self.machine_
+        if not getattr(self, "_history", None):
+            raise ValueError("n_permutations needs a model trained by fit: how many units to permute is not known here")
+        m = min(self._report().regrouped, self.n_components_)
+        return [permuted(machine, m, uniform_noise(n)).order for n in range(self.n_permutations)]
 
     @classmethod
     def from_parameters(

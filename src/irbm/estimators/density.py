@@ -1,15 +1,17 @@
 """Density models without labels: of fixed size, ordered, infinite."""
 
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from irbm.estimators.fitting import Trainable, count_units
-from irbm.models import Depth, Fixed, Infinite, Ordered
+from irbm.estimators.fitting import FixedSize, Growing, Penalised, Trainable, batches
+from irbm.evaluation.likelihood import pseudo_log_likelihood
+from irbm.models import Depth, Machine, Ordered
 from irbm.training import Callback
 
 
@@ -20,15 +22,31 @@ class _Density(Trainable):
         X: ArrayLike,
         y: Any = None,
         *,
+        validation: ArrayLike | None = None,
+        patience: int | None = None,
         callbacks: Sequence[Callback] = (),
         resume_from: str | Path | None = None,
     ) -> Self:
         """Train on X, (n, D), from the start, or from a checkpoint that a `Checkpointer` wrote on the same X.
 
-        ``callbacks`` are called between steps and epochs.
+        With ``validation`` examples (m, D) the fitted machine is the one of the epoch with their highest mean
+        pseudo-log-likelihood, ``best_epoch_``; training ends once ``patience`` epochs in a row were no better (None:
+        never). ``callbacks`` are called between steps and epochs.
         """
         self._check_settings()
-        return self._fit(self._checked(X, reset=True), None, 0, callbacks, resume_from)
+        X = self._checked(X, reset=True)
+        score = None if validation is None else self._pseudo_score(validation)
+        return self._fit(X, None, 0, callbacks, resume_from, score, patience)
+
+    def _pseudo_score(self, X: ArrayLike) -> Callable[[Machine], float]:
+        """The mean pseudo-log-likelihood of these examples, as a function of the machine."""
+        examples = torch.from_numpy(self._binary(self._checked(X)))
+
+        def score(machine: Machine) -> float:
+            parts = [pseudo_log_likelihood(machine, v_BD) for v_BD in batches(examples, machine)]
+            return float(torch.cat(parts).mean())
+
+        return score
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
         """One pass over X in minibatches, from wherever the machine stands; it goes on growing."""
@@ -40,8 +58,29 @@ class _Density(Trainable):
         return float(self.score_samples(X).mean())
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
+class _PenalisedDensity(Penalised, _Density):
+    @classmethod
+    def from_parameters(
+        cls,
+        weights: ArrayLike,
+        hidden_bias: ArrayLike,
+        visible_bias: ArrayLike,
+        *,
+        beta: float = 1.01,
+        penalty: str = "constant",
+        order: ArrayLike | None = None,
+    ) -> Self:
+        """A fitted estimator from arrays: weights (l, D), hidden_bias (l,), visible_bias (D,).
+
+        ``order[k]`` is the row at position k; columns of results are positions.
+        """
+        settings = {"beta": beta, "penalty": penalty} | cls._size_of(hidden_bias)
+        return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order)
+
+
 @dataclass(eq=False, repr=False)
-class RBM(_Density):
+class RBM(FixedSize, _Density):
     """The classic restricted Boltzmann machine, of a fixed size.
 
     Parameters
@@ -54,7 +93,8 @@ class RBM(_Density):
         Sweeps of the negative phase a step; from chains that persist (PCD), as many as ``batch_size`` where
         ``n_chains`` is None, or from the examples (CD).
     gradient : "expected" or "sampled"
-        Whether z is summed out of the gradient or sampled, as in the paper's Algorithm 1.
+        Whether z (and for classifiers, y) is summed out of the gradient, or sampled as in the paper's Algorithm 1 and
+        eq. 29: right on average, and noisier.
     optimizer, momentum : "adagrad", "constant" or "decay", bool
         The rule for the rate; momentum that each unit raises from 0.5 to 0.9 with its own age.
     l1, l2, max_norm : float, float, float or None
@@ -76,15 +116,6 @@ class RBM(_Density):
     'exact'
     """
 
-    n_components: int = 256
-    _: KW_ONLY
-
-    def _depth(self) -> Depth:
-        return Fixed()
-
-    def _possible_z(self, log_p_BZ: Tensor) -> Tensor:
-        return log_p_BZ[:, -2:-1]
-
     @classmethod
     def from_parameters(
         cls,
@@ -95,12 +126,11 @@ class RBM(_Density):
         order: ArrayLike | None = None,
     ) -> Self:
         """A fitted estimator from arrays: weights (l, D), hidden_bias (l,), visible_bias (D,)."""
-        settings = {"n_components": count_units(hidden_bias)}
-        return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order)
+        return cls._from_arrays(cls._size_of(hidden_bias), weights, hidden_bias, visible_bias, order)
 
 
 @dataclass(eq=False, repr=False)
-class OrderedRBM(_Density):
+class OrderedRBM(_PenalisedDensity):
     """The ordered RBM: each example uses the first z of the hidden units, z in 1..n_components.
 
     Parameters
@@ -114,9 +144,6 @@ class OrderedRBM(_Density):
     """
 
     n_components: int = 256
-    _: KW_ONLY
-    beta: float = 1.01
-    penalty: str = "constant"
 
     def _depth(self) -> Depth:
         return Ordered(self.beta, self.penalty)  # type: ignore[arg-type]
@@ -124,27 +151,9 @@ class OrderedRBM(_Density):
     def _possible_z(self, log_p_BZ: Tensor) -> Tensor:
         return log_p_BZ[:, :-1]
 
-    @classmethod
-    def from_parameters(
-        cls,
-        weights: ArrayLike,
-        hidden_bias: ArrayLike,
-        visible_bias: ArrayLike,
-        *,
-        beta: float = 1.01,
-        penalty: str = "constant",
-        order: ArrayLike | None = None,
-    ) -> Self:
-        """A fitted estimator from arrays: weights (l, D), hidden_bias (l,), visible_bias (D,).
-
-        ``order[k]`` is the row at position k; columns of results are positions.
-        """
-        settings = {"n_components": count_units(hidden_bias), "beta": beta, "penalty": penalty}
-        return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order)
-
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class InfiniteRBM(_Density):
+class InfiniteRBM(Growing, _PenalisedDensity):
     """The infinite RBM: it chooses its own size.
 
     Parameters
@@ -167,32 +176,6 @@ class InfiniteRBM(_Density):
     >>> model.transform(digits.test.X).shape[1] == model.n_components_
     True
     """
-
-    regroup: str | float | None = "adaptive"
-    max_components: int | None = None
-    beta: float = 1.01
-    penalty: str = "constant"
-
-    def _depth(self) -> Depth:
-        return Infinite(self.beta, self.penalty)  # type: ignore[arg-type]
-
-    @classmethod
-    def from_parameters(
-        cls,
-        weights: ArrayLike,
-        hidden_bias: ArrayLike,
-        visible_bias: ArrayLike,
-        *,
-        beta: float = 1.01,
-        penalty: str = "constant",
-        order: ArrayLike | None = None,
-    ) -> Self:
-        """A fitted estimator from arrays: weights (l, D), hidden_bias (l,), visible_bias (D,).
-
-        ``order[k]`` is the row at position k; columns of results are positions.
-        """
-        settings = {"beta": beta, "penalty": penalty}
-        return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order)
 
     def to_rbm(self, units: str = "effective") -> RBM:
         """The classic RBM of the first round(N_h) units ("effective") or of all l ("all"): z clamped. Sec. 4.2."""

@@ -1,8 +1,8 @@
 """Estimators that learn: settings of training, ``fit`` and ``partial_fit`` around the trainer."""
 
 import numbers
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,10 +14,14 @@ from sklearn.utils import check_random_state
 from torch import Tensor
 
 from irbm.estimators.base import Boltzmann, check_count, choose_device
-from irbm.training import Callback, Report, Settings, Trainer, TrainingState, checkpoint
+from irbm.models import Depth, Fixed, Infinite, Machine
+from irbm.training import Callback, EarlyStopping, Report, Settings, Trainer, TrainingState, checkpoint
+from irbm.training.callbacks import Score
 from irbm.training.growth import prune
 from irbm.training.initial import initial_machine
 from irbm.training.progress import ProgressBar
+
+BATCH_ROWS = 500  # validation examples scored at once
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -56,6 +60,14 @@ class Trainable(Boltzmann):
         check_count("n_components", size)
         return int(size)
 
+    @classmethod
+    def _size_of(cls, hidden_bias: Any) -> dict[str, int]:
+        """The setting that goes with arrays of so many units, if any; their shapes are checked elsewhere."""
+        if not hasattr(cls, "n_components"):
+            return {}
+        array = hidden_bias.detach().cpu() if isinstance(hidden_bias, Tensor) else hidden_bias
+        return {"n_components": max(1, np.asarray(array).size)}
+
     @property
     def history_(self) -> list[dict[str, Any]]:
         """One row for each pass over the data; saved with the model."""
@@ -63,8 +75,15 @@ class Trainable(Boltzmann):
 
     @property
     def effective_size_(self) -> float:
-        """N_h: the mean over batches of the largest likeliest z, in the last pass. Eq. 33 of sec. 3.3."""
-        return self._reports()[-1].effective_size
+        """N_h: the mean over batches of the largest likeliest z, in the pass of the machine. Eq. 33 of sec. 3.3."""
+        return self._report().effective_size
+
+    @property
+    def best_epoch_(self) -> int:
+        """The epoch, from 1, whose machine the validation data chose."""
+        if getattr(self, "_best_epoch", None) is None:
+            raise AttributeError(f"this {type(self).__name__} was fitted without validation data")
+        return int(self._best_epoch or 0)
 
     @property
     def training_state_(self) -> TrainingState:
@@ -78,6 +97,10 @@ class Trainable(Boltzmann):
             raise AttributeError(f"this {type(self).__name__} has not been trained: call fit or partial_fit")
         return self._history
 
+    def _report(self) -> Report:
+        """The pass that the fitted machine comes from."""
+        return self._reports()[(self._best_epoch or 0) - 1]
+
     # -- learning -------------------------------------------------------------------------------------------
 
     def _fit(
@@ -87,14 +110,30 @@ class Trainable(Boltzmann):
         n_classes: int,
         callbacks: Sequence[Callback],
         resume_from: str | Path | None,
+        validation: Callable[[Machine], Score] | None,
+        patience: int | None,
     ) -> Self:
-        """Train from the start, or from a checkpoint, on checked examples."""
+        """Train from the start, or from a checkpoint, on checked examples; keep the epoch that validates best."""
         settings = self._settings()
         if resume_from is None:
             state = self._fresh_state(X.shape[1], n_classes, settings)
         else:
             state = self._saved_state(resume_from, X.shape, n_classes, settings)
-        return self._train(state, X, y, settings, settings.n_iter, callbacks)
+        if validation is None:
+            if patience is not None:
+                raise ValueError(f"patience={patience!r} needs validation data to lose it over")
+            return self._train(state, X, y, settings, settings.n_iter, callbacks)
+        if patience is not None:
+            check_count("patience", patience)
+        stopping = EarlyStopping(validation, patience)
+        until = state.epoch if stopping.exhausted(state) else settings.n_iter
+        self._train(state, X, y, settings, until, [stopping, *callbacks])
+        best, means_D = state.best, self._visible_means
+        if best is None:  # no epoch was finished, or every score was NaN
+            return self
+        self._adopt(best.machine)._with_means(means_D)
+        self._best_epoch = best.epoch
+        return self
 
     def _saved_state(
         self, path: str | Path, shape: tuple[int, int], n_classes: int, settings: Settings
@@ -126,7 +165,9 @@ class Trainable(Boltzmann):
         if not self.__sklearn_is_fitted__():
             state = self._fresh_state(X.shape[1], n_classes, settings)
         else:
-            state = getattr(self, "_state", None) or self._restarted(settings)
+            # Where validation chose an epoch, the state stands elsewhere than the machine.
+            chosen = self._best_epoch is not None
+            state = (None if chosen else getattr(self, "_state", None)) or self._restarted(settings)
         # A new pass, under the settings as they are now; what a stopped one left undone stays undone.
         state.machine = replace(state.machine, depth=self._depth())
         state.batch = 0
@@ -186,8 +227,9 @@ class Trainable(Boltzmann):
 
     def prune(self) -> Self:
         """Drop the units whose weights have less than a tenth of the mean norm; training would go on afresh."""
-        means_D = self._visible_means
+        means_D, epoch = self._visible_means, self._best_epoch
         self._adopt(prune(self.machine_))._with_means(means_D)
+        self._best_epoch = epoch
         if hasattr(self, "_state"):
             self._state = self._restarted(self._settings())
         return self
@@ -195,13 +237,50 @@ class Trainable(Boltzmann):
     # -- files ----------------------------------------------------------------------------------------------
 
     def _extra_metadata(self) -> dict[str, Any]:
-        return {"history": [asdict(report) for report in getattr(self, "_history", [])]}
+        history = [asdict(report) for report in getattr(self, "_history", [])]
+        return {"history": history, "best_epoch": self._best_epoch}
 
     def _restore_metadata(self, about: dict[str, Any]) -> Self:
         self._history = [Report.restored(row) for row in about.get("history", [])]
+        self._best_epoch = about.get("best_epoch")
+        if self._best_epoch is not None and self._best_epoch not in range(1, len(self._history) + 1):
+            raise ValueError(f"best_epoch must be None or one of its epochs, got {self._best_epoch!r:.80}")
         return self
 
 
-def count_units(hidden_bias: Any) -> int:
-    """How many units arrays are of: the size that goes with them; their shapes are checked elsewhere."""
-    return max(1, np.asarray(hidden_bias.detach().cpu() if isinstance(hidden_bias, Tensor) else hidden_bias).size)
+@dataclass(kw_only=True, eq=False, repr=False)
+class FixedSize(Trainable):
+    """z = l always, with an l of the user's choice: what `RBM` and `RBMClassifier` share."""
+
+    n_components: int = field(default=256, kw_only=False)
+
+    def _depth(self) -> Depth:
+        return Fixed()
+
+    def _possible_z(self, log_p_BZ: Tensor) -> Tensor:
+        return log_p_BZ[:, -2:-1]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Penalised(Trainable):
+    """Where taking part costs a unit: what ordered and infinite machines share."""
+
+    beta: float = 1.01
+    penalty: str = "constant"
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Growing(Penalised):
+    """z without end, and an l that grows: what `InfiniteRBM` and `InfiniteRBMClassifier` share."""
+
+    regroup: str | float | None = "adaptive"
+    max_components: int | None = None
+
+    def _depth(self) -> Depth:
+        return Infinite(self.beta, self.penalty)  # type: ignore[arg-type]
+
+
+def batches(examples: Tensor, machine: Machine) -> Iterator[Tensor]:
+    """Rows of the examples where the machine is, in its dtype."""
+    for start in range(0, len(examples), BATCH_ROWS):
+        yield examples[start : start + BATCH_ROWS].to(machine.weights.device, machine.weights.dtype)

@@ -19,6 +19,10 @@ from irbm.ops import dispatch
 from irbm.ops import reference as ops
 from irbm.ops.dispatch import Hidden
 from irbm.ops.noise import Noise
+from irbm.ops.reference import Contrast
+
+# Entries (example, label, z) worked on at once, so that memory is bounded; fewer on a CPU, for its caches.
+LABEL_ENTRIES = {"cpu": 2**18, "cuda": 2**23}
 
 
 class Gradients(NamedTuple):
@@ -163,7 +167,9 @@ class Machine:
         """-F(y | v) = d_y + ln sum_z e^{t_z(v, y)}: (B, C), float64. Eq. 31."""
         if self.label_bias is None:
             raise ValueError("this machine has no labels")
-        return torch.logsumexp(self.joint_table(self.activations(v_BD)), dim=-1)
+        rows = range(0, max(len(v_BD), 1), self._label_rows)
+        parts = [torch.logsumexp(self.joint_table(self.activations(v_BD[n : n + self._label_rows])), -1) for n in rows]
+        return torch.cat(parts)
 
     def log_prob_y(self, v_BD: Tensor) -> Tensor:
         """ln p(y | v): (B, C), float64. Eq. 32."""
@@ -252,7 +258,66 @@ class Machine:
             v_BD, y_B = self.gibbs_step(v_BD, y_B, noise, clamp_visible=clamp_visible, clamp_label=clamp_label)
         return v_BD, y_B
 
+    # -- all labels at once ---------------------------------------------------------------------------------
+
+    def label_contrast(self, v_BD: Tensor, y_B: Tensor, noise: Noise) -> Contrast:
+        """What the given label says about the hidden side beyond what all labels say together. Eq. 30."""
+        a_BK = F.linear(v_BD, self.weights, self.hidden_bias)
+        u_pos_B, u_neg_B = noise(len(v_BD)), noise(len(v_BD))
+        parts, on_KC = [], a_BK.new_zeros(())
+        for start in range(0, len(v_BD), self._label_rows):
+            rows = slice(start, start + self._label_rows)
+            part = self._label_contrast(a_BK[rows], y_B[rows], u_pos_B[rows], u_neg_B[rows])
+            on_KC = on_KC + part.on_KC
+            parts.append(part._replace(on_KC=a_BK.new_zeros(0)))  # summed already, and large
+        return Contrast(*(torch.cat(values) for values in zip(*parts, strict=True)))._replace(on_KC=on_KC)
+
+    def _label_contrast(self, a_BK: Tensor, y_B: Tensor, u_pos_B: Tensor, u_neg_B: Tensor) -> Contrast:
+        if self.label_weights is None or self.label_bias is None:
+            raise ValueError("this machine has no labels")
+        return ops.label_contrast(
+            a_BK,
+            self.label_weights,
+            self.label_bias,
+            y_B,
+            self.order,
+            self.depth.penalties(self.hidden_bias),
+            self.size,
+            self.depth.kind,
+            self.depth.tail,
+            u_pos_B,
+            u_neg_B,
+        )
+
+    def sample_depth_and_label(self, v_BD: Tensor, y_B: Tensor, noise: Noise, n_steps: int) -> tuple[Tensor, Tensor]:
+        """z and y after Gibbs steps of p(z, y | v) from the given labels: (B,) each. Eqs. 26-28."""
+        u_SB, other_SB = noise(n_steps, len(v_BD)), noise(n_steps, len(v_BD))
+        found = []
+        for start in range(0, len(v_BD), self._label_rows):
+            rows = slice(start, start + self._label_rows)
+            t_BCZ = self.joint_table(self.activations(v_BD[rows]))
+            found.append(ops.sample_depth_and_label(t_BCZ, y_B[rows], u_SB[:, rows], other_SB[:, rows]))
+        z, y = zip(*found, strict=True)
+        return torch.cat(z), torch.cat(y)
+
+    @property
+    def _label_rows(self) -> int:
+        """How many examples to give all labels at once."""
+        return max(1, LABEL_ENTRIES[self.weights.device.type] // (max(self.n_classes, 1) * (self.capacity + 1)))
+
     # -- gradients ------------------------------------------------------------------------------------------
+
+    def contrast_gradients(self, v_BD: Tensor, contrast: Contrast) -> Gradients:
+        """The mean over the batch of d(F(v, y) - F(v))/dtheta = -d ln p(y | v)/dtheta. Eq. 30; b has no part in it."""
+        n = len(v_BD)
+        slope_K = self.depth.penalty_slopes(self.hidden_bias)
+        return Gradients(
+            weights=-(contrast.on_BK.T @ v_BD) / n,
+            hidden_bias=-(contrast.on_BK - contrast.reach_BK * slope_K).sum(0) / n,
+            visible_bias=torch.zeros_like(self.visible_bias),
+            label_weights=-contrast.on_KC / n,
+            label_bias=-contrast.error_BC.mean(0),
+        )
 
     def free_energy_gradients(
         self,

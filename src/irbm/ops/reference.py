@@ -162,3 +162,70 @@ def annealed_sample(
 def _column(value: Tensor) -> Tensor:
     """(B,) as a column; a scalar as it is."""
     return value[:, None] if value.dim() else value
+
+
+class Contrast(NamedTuple):
+    """How the hidden side under the given label differs from its mean over the labels, by unit. Eqs. 30 and 43-46.
+
+    A label's error is 1 for the given one, less p(y | v).
+    """
+
+    error_BC: Tensor
+    reach_BK: Tensor  # sum over y of error P(z >= position of i | v, y), zero for padding
+    on_BK: Tensor  # the same with s(a_i)
+    on_KC: Tensor  # error P(z >= position of i | v, y) s(a_i), summed over the examples
+    z_pos_B: Tensor  # sampled given the label
+    z_neg_B: Tensor  # sampled with the label summed out
+    mode_B: Tensor  # argmax of p(z | v, y) over z <= l
+
+
+def label_contrast(
+    a_BK: Tensor,
+    label_weights_KC: Tensor,
+    label_bias_C: Tensor,
+    y_B: Tensor,
+    order_K: Tensor,
+    beta_K: Tensor,
+    size: Tensor,
+    kind: Kind,
+    tail: float,
+    u_pos_B: Tensor,
+    u_neg_B: Tensor,
+) -> Contrast:
+    """Every label's hidden side at once, from activations without a label: O(K C) an example, W v shared by them."""
+    # By position from here on: it is cheaper to put (B, K) and (C, K) in order than (B, C, K).
+    a_BCK = a_BK[:, None, order_K] + label_weights_KC.T[:, order_K]
+    t_BCZ = depth_table(softplus(a_BCK) - beta_K[order_K], size, kind, tail) + label_bias_C.double()[:, None]
+    rows_B, labels_C = torch.arange(len(y_B), device=y_B.device), torch.arange(len(label_bias_C), device=y_B.device)
+    trained_K = torch.arange(len(order_K), device=order_K.device) < size
+    mode_B = t_BCZ[rows_B, y_B, :-1].masked_fill(~trained_K, -math.inf).argmax(-1) + 1
+    # What is left after subtracting the peak fits the parameters' dtype; a CPU crawls over numbers below e^-80.
+    peak_BC = t_BCZ.amax(-1)
+    p_BCZ = (t_BCZ - peak_BC[..., None]).to(a_BK.dtype).clamp_(min=-80.0).exp_()
+    survival_BCZ = p_BCZ.flip(-1).cumsum(-1).flip(-1)
+    total_BC = survival_BCZ[..., 0].clone()
+    survival_BCZ.div_(total_BC[..., None])
+    p_BC = torch.softmax(peak_BC + total_BC.log(), dim=-1).to(a_BK.dtype)
+    error_BC = (y_B[:, None] == labels_C).to(p_BC.dtype) - p_BC
+    reach_BCK = survival_BCZ[..., :-1] * error_BC[..., None] * trained_K
+    on_BCK = torch.sigmoid(a_BCK).mul_(reach_BCK)
+    rank_K = inverse(order_K)
+    return Contrast(
+        error_BC,
+        reach_BCK.sum(1)[:, rank_K],
+        on_BCK.sum(1)[:, rank_K],
+        on_BCK.sum(0).T[rank_K],
+        sample_z(survival_BCZ[rows_B, y_B], u_pos_B),
+        sample_z(torch.einsum("bc,bcz->bz", p_BC, survival_BCZ), u_neg_B),
+        mode_B,
+    )
+
+
+def sample_depth_and_label(t_BCZ: Tensor, y_B: Tensor, u_SB: Tensor, other_SB: Tensor) -> tuple[Tensor, Tensor]:
+    """S Gibbs steps of p(z, y | v) from a label: z ~ p(z | y, v), then y ~ p(y | z, v). Eqs. 26 and 28."""
+    rows_B = torch.arange(len(y_B), device=y_B.device)
+    z_B = torch.ones_like(y_B)
+    for u_B, other_B in zip(u_SB, other_SB, strict=True):
+        z_B = sample_z(survival(t_BCZ[rows_B, y_B]), u_B)
+        y_B = sample_categorical(t_BCZ[rows_B, :, z_B - 1], other_B)
+    return z_B, y_B

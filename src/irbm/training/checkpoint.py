@@ -84,9 +84,11 @@ def _chains(tensors: dict[str, Tensor], device: torch.device | str) -> Chains:
 def _best(tensors: dict[str, Tensor], about: Any, device: torch.device | str) -> Best | None:
     if about is None:
         return None
-    if type(about["epoch"]) is not int or type(about["score"]) is not float:
-        raise ValueError(f"the best epoch must be a whole number and its score a number, got {about!r:.200}")
-    return Best(about["epoch"], about["score"], restore(tensors, about["machine"], device))
+    score = tuple(about["score"]) if isinstance(about["score"], list) else about["score"]
+    numbers = score if isinstance(score, tuple) else (score,)
+    if type(about["epoch"]) is not int or not numbers or not all(type(number) is float for number in numbers):
+        raise ValueError(f"the best epoch must be a whole number and its score a number or several, got {about!r:.200}")
+    return Best(about["epoch"], score, restore(tensors, about["machine"], device))
 
 
 def _counters(values: dict[str, Any]) -> dict[str, int]:

@@ -29,7 +29,7 @@ def gradients(
     """The gradient of the settings' objective on one batch."""
     if settings.objective == "generative" or y_B is None:
         return generative(machine, v_BD, y_B, chains, settings, noise)
-    discriminated = discriminative(machine, v_BD, y_B, noise)
+    discriminated = discriminative(machine, v_BD, y_B, settings, noise)
     if settings.objective == "discriminative":
         return discriminated
     generated = generative(machine, v_BD, y_B, chains, settings, noise)
@@ -71,18 +71,31 @@ def _phase_gradients(
 ) -> Gradients:
     reach_BK = hidden.reach_BK
     if settings.gradient == "sampled":
-        reach_BK = (ops.within(machine.rank, hidden.z_B) & machine.trained).to(reach_BK.dtype)
+        reach_BK = _reach_of(machine, hidden.z_B)
     return machine.phase_gradients(v_BD, y_B, reach_BK, hidden.active_BK)
 
 
-def discriminative(machine: Machine, v_BD: Tensor, y_B: Tensor, noise: Noise) -> Phases:
-    """-ln p(y | v) = F(v, y) - F(v), exactly. Eq. 30. Growth compares p(z | v, y) with p(z | v)."""
+def discriminative(machine: Machine, v_BD: Tensor, y_B: Tensor, settings: Settings, noise: Noise) -> Phases:
+    """-ln p(y | v) = F(v, y) - F(v): eq. 30, exactly, or eq. 29. Growth compares p(z | v, y) with p(z | v)."""
+    if settings.gradient == "sampled":
+        return _sampled_discriminative(machine, v_BD, y_B, settings, noise)
+    contrast = machine.label_contrast(v_BD, y_B, noise)
+    return Phases(machine.contrast_gradients(v_BD, contrast), contrast.z_pos_B, contrast.z_neg_B, contrast.mode_B)
+
+
+def _sampled_discriminative(machine: Machine, v_BD: Tensor, y_B: Tensor, settings: Settings, noise: Noise) -> Phases:
+    """One sampled z, and one sampled pair (z, y), stand for the expectations: right on average, and noisy. Eq. 29."""
     given = machine.hidden(v_BD, y_B, noise)
-    summed = machine.posterior(v_BD)
-    z_neg_B = ops.sample_z(ops.survival(torch.logsumexp(summed.table, dim=1)), noise(len(v_BD)))
-    labelled = machine.phase_gradients(v_BD, y_B, given.reach_BK, given.active_BK)
-    unlabelled = machine.free_energy_gradients(v_BD, posterior=summed)
-    return Phases(_combined(labelled, unlabelled, factor=-1.0), given.z_B, z_neg_B, given.mode_B)
+    z_neg_B, y_neg_B = machine.sample_depth_and_label(v_BD, y_B, noise, settings.gibbs_steps)
+    active_BK = torch.sigmoid(machine.activations(v_BD, y_neg_B))
+    data = machine.phase_gradients(v_BD, y_B, _reach_of(machine, given.z_B), given.active_BK)
+    model = machine.phase_gradients(v_BD, y_neg_B, _reach_of(machine, z_neg_B), active_BK)
+    return Phases(_combined(data, model, factor=-1.0), given.z_B, z_neg_B, given.mode_B)
+
+
+def _reach_of(machine: Machine, z_B: Tensor) -> Tensor:
+    """Which trained units take part at a sampled z: (B, K), 0 or 1."""
+    return (ops.within(machine.rank, z_B) & machine.trained).to(machine.weights.dtype)
 
 
 def _combined(first: Gradients, second: Gradients, factor: float) -> Gradients:

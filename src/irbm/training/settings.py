@@ -94,7 +94,5 @@ class Settings:
                 object.__setattr__(self, field.name, value)
             if not accepts(value):
                 raise ValueError(f"{field.name} must be {words}, got {value!r}")
-        if self.gradient == "sampled" and self.objective != "generative":
-            raise ValueError(f"gradient='sampled' goes with objective='generative', got objective={self.objective!r}")
         if self.n_chains is not None and not self.persistent:
             raise ValueError(f"n_chains={self.n_chains} needs persistent=True: CD starts one chain at each example")

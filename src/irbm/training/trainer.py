@@ -53,14 +53,19 @@ class Report:
     learning_rate: float
     reconstruction_error: float  # mean |v - p(v | p(h | v))| of the last batch
     seconds: float
+    validation_score: float | None = None  # by a callback; larger is better
 
     @classmethod
     def restored(cls, row: Any) -> "Report":
         """From a row that was saved; ValueError where it is none."""
         names = {f.name for f in fields(cls)}
-        if not isinstance(row, dict) or set(row) != names or not all(type(v) in (int, float) for v in row.values()):
+        if not isinstance(row, dict) or set(row) != names or not all(_is_figure(n, v) for n, v in row.items()):
             raise ValueError(f"a row of the history must hold a number for each of {sorted(names)}, got {row!r:.200}")
         return cls(**row)
+
+
+def _is_figure(name: str, value: Any) -> bool:
+    return type(value) in (int, float) or (name == "validation_score" and value is None)
 
 
 @dataclass(eq=False)
@@ -218,7 +223,7 @@ class Trainer:
         state.epoch, state.batch = state.epoch + 1, 0
         for callback in self.callbacks:
             callback.after_epoch(self, report)
-        return report
+        return state.history[-1]  # with what a callback added
 
     def _reconstruction_error(self, rows: Tensor) -> Tensor:
         v_BD, y_B = self._examples(rows)
