@@ -13,6 +13,7 @@ import typer
 from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table
 
 from irbm import data
 from irbm.data import sources
@@ -33,6 +34,7 @@ app = typer.Typer(
 console = Console()
 
 INTERRUPTED = 130
+UNRELIABLE = 3
 DEMO_RUN = Path("runs/demo")
 DEMO_BUDGET = 1000  # points of the longest annealing schedule
 DEMO: dict[str, Any] = {"dataset": "digits", "n_iter": 120, "learning_rate": 0.1, "batch_size": 50, "beta": 1.1}
@@ -209,6 +211,87 @@ def report(
     from irbm.report import write_report  # matplotlib is slow to import
 
     _say(str(write_report(Run(run))))
+
+
+@app.command()
+def evaluate(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run directory that has ended training.")],
+    part: Annotated[str, typer.Option("--data", help="The split to judge by: train, validation or test.")] = "test",
+    tol: Annotated[float, typer.Option(help="Try to close the bracket of ln Z to so many nats.")] = 0.1,
+    budget: Annotated[
+        int | None, typer.Option(help=escape("Points of the longest annealing path. [8000]"), show_default=False)
+    ] = None,
+    permutations: Annotated[
+        int, typer.Option(help="Average p(v) over so many orders of the hidden units too (infinite models).")
+    ] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+) -> None:
+    """Judge a trained machine: likelihood with its bracket and a verdict, sizes, errors of a classifier.
+
+    Writes RUN/evaluation.json and RUN/evaluation.png. Exit status 3: the likelihood is not reliable, and the reason is
+    printed.
+
+    Examples: irbm evaluate runs/digits
+
+    irbm evaluate runs/digits --data validation --budget 32000 --permutations 5
+    """
+    if part not in ("train", "validation", "test"):
+        raise ValueError(f"data must be train, validation or test, got {part!r}")
+    if seed < 0 or permutations < 0:
+        raise ValueError(f"seed and permutations must be >= 0, got {seed} and {permutations}")
+    from irbm.assessment import assess
+    from irbm.experiments.results import stamp, write_json
+
+    place = Run(run)
+    with console.status("evaluating") as status:
+        found = assess(
+            place, part, seed=seed, tol=tol, budget=budget, n_permutations=permutations,
+            progress=lambda what: status.update(f"evaluating: {what}"),
+        )  # fmt: skip
+    write_json(place.evaluation_file, {**found, "seed": seed, **stamp(place.model().machine_.weights.device)})
+    console.print(_table(found))
+    if found["log_partition"]["trials"]:
+        write_bytes(run / "evaluation.png", _annealing_png(found["log_partition"]))
+    _say(str(place.evaluation_file))
+    if not found["log_likelihood"]["reliable"]:
+        _say(f"NOT reliable: {found['log_partition']['reason']}")
+        raise typer.Exit(UNRELIABLE)
+
+
+def _annealing_png(log_z: dict[str, Any]) -> bytes:
+    from irbm import plots  # matplotlib is slow to import
+
+    return plots.to_png(plots.annealing(log_z["trials"], log_z["lower"], log_z["upper"]))
+
+
+def _table(found: dict[str, Any]) -> Table:
+    """What was found, a line each; a likelihood always with its bracket and verdict."""
+    table = Table(
+        "", "", "bracket", "reliable", title=f"{found['data']['examples']:,} {found['data']['split']} examples"
+    )
+    names = {
+        "log_likelihood": "mean ln p(v), nats",
+        "average_over_orders": "averaged over orders",
+        "as_plain_rbm": "as a plain RBM",
+    }
+    for key, name in names.items():
+        if key in found:
+            own = found[key]
+            verdict = "yes" if own["reliable"] else "NO"
+            table.add_row(
+                name, f"{own['value']:.2f}", f"[{own['lower']:.2f}, {own['upper']:.2f}]".replace("[", r"\["), verdict
+            )
+    table.add_row("mean pseudo-log-likelihood", f"{found['pseudo_log_likelihood']:.2f}", "", "")
+    if "error" in found:
+        own = found["error"]
+        table.add_row("error, 95 % interval", f"{own['rate']:.2%}", rf"\[{own['lower']:.2%}, {own['upper']:.2%}]", "")
+    table.add_row(
+        "hidden units l; effective N_h", f"{found['size']['n_components']}; {found['size']['effective_size']:.1f}"
+    )
+    if "order" in found:
+        own = found["order"]
+        table.add_row(f"mean ln p(z <= {own['regrouped']} | v)", f"{own['mean_log_p_z_up_to_regrouped']:.2f}")
+    return table
 
 
 @app.command()

@@ -205,6 +205,8 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield name, value
         return
     for key, inner in value.items():
+        if key == "trials":  # evaluation.png shows them
+            continue
         yield from _flat(inner, f"{name}, {key}".removeprefix(", ").replace("_", " "))
 
 

@@ -5,6 +5,7 @@ checkpoint.safetensors   where training stands
 model.safetensors        the trained machine, once training has ended
 metrics.csv              one row an epoch
 events.out.tfevents.*    the same for TensorBoard
+evaluation.json, .png    written by ``irbm evaluate``
 report.html              written by ``irbm report``
 """
 
@@ -141,13 +142,17 @@ class Run:
         return self.path / "model.safetensors"
 
     @property
+    def evaluation_file(self) -> Path:
+        return self.path / "evaluation.json"
+
+    @property
     def metrics_file(self) -> Path:
         return self.path / "metrics.csv"
 
     def files(self) -> list[Path]:
         """Everything in the directory that a run would write."""
         own = [self.config_file, self.checkpoint_file, self.model_file, self.metrics_file]
-        own += [self.path / name for name in ("report.html", "evaluation.json")]
+        own += [self.evaluation_file, *(self.path / name for name in ("report.html", "evaluation.png"))]
         return [file for file in [*own, *self.path.glob("events.out.tfevents.*"), *self._drafts()] if file.exists()]
 
     def _drafts(self) -> list[Path]:

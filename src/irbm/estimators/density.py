@@ -7,10 +7,14 @@ from typing import Any, Self
 
 import torch
 from numpy.typing import ArrayLike
+from sklearn.base import clone
 from torch import Tensor
 
+from irbm.estimators.base import check_count
 from irbm.estimators.fitting import FixedSize, Growing, Penalised, Trainable, batches
 from irbm.evaluation.likelihood import pseudo_log_likelihood
+from irbm.evaluation.partition import LogPartition
+from irbm.evaluation.permutations import AveragedLikelihood, averaged_likelihood
 from irbm.models import Depth, Machine, Ordered
 from irbm.training import Callback
 
@@ -176,6 +180,33 @@ class InfiniteRBM(Growing, _PenalisedDensity):
     >>> model.transform(digits.test.X).shape[1] == model.n_components_
     True
     """
+
+    def averaged_likelihood(
+        self,
+        X: ArrayLike,
+        n_permutations: int = 5,
+        *,
+        regrouped: int | None = None,
+        data: ArrayLike | None = None,
+        random_state: Any = None,
+        tol: float = 0.1,
+        budget: int | None = None,
+    ) -> AveragedLikelihood:
+        """The mean of ln p(v) with p(v) averaged over random orders of the units, each with an ln Z of its own. Eq. 34.
+
+        ``regrouped`` units change places, as many as training regrouped last where it is None.
+        """
+        check_count("n_permutations", n_permutations)
+        m = self._reports()[-1].regrouped if regrouped is None else regrouped
+        checked = torch.cat(list(self._dense_chunks(self._checked(X), torch.uint8)))
+        effort: dict[str, Any] = {"data": data, "random_state": random_state, "tol": tol, "budget": budget}
+
+        def log_partition(machine: Machine) -> LogPartition:
+            other: InfiniteRBM = clone(self)._adopt(machine)._with_means(self._visible_means)
+            return other.log_partition(**effort)
+
+        noise = self._noise(random_state)
+        return averaged_likelihood(self.machine_, checked, m, n_permutations, log_partition, noise)
 
     def to_rbm(self, units: str = "effective") -> RBM:
         """The classic RBM of the first round(N_h) units ("effective") or of all l ("all"): z clamped. Sec. 4.2."""

@@ -1,0 +1,81 @@
+"""What a trained run is worth on a split of its data: likelihood with bracket and verdict, errors of a classifier."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from irbm.data import Dataset
+from irbm.estimators import InfiniteRBM
+from irbm.evaluation.classification import error_rate
+from irbm.evaluation.diagnostics import order_invariance
+from irbm.evaluation.partition import LogPartition
+from irbm.models import Fixed
+from irbm.runs import Run
+
+Progress = Callable[[str], None]
+
+
+def assess(
+    run: Run,
+    part: str,
+    *,
+    seed: int = 0,
+    tol: float = 0.1,
+    budget: int | None = None,
+    n_permutations: int = 0,
+    progress: Progress = lambda _: None,
+) -> dict[str, Any]:
+    """Everything that can be said of the model on one split, as JSON holds it."""
+    config, model = run.config(), run.model()
+    examples = config.load_data()
+    split = getattr(examples, part)
+    effort = {"data": examples.train.X, "random_state": seed, "tol": tol, "budget": budget}
+    result: dict[str, Any] = {"data": {"set": examples.name, "split": part, "examples": len(split.X)}}
+    result["size"] = {"n_components": model.n_components_, "effective_size": model.effective_size_}
+    if config.classifies:
+        progress("classification")
+        result["error"] = asdict(error_rate(split.y, model.predict(split.X)))
+    progress("ln Z")
+    log_z = model.log_partition(**effort)
+    result["log_likelihood"] = likelihood(model, split.X, log_z)
+    result["log_partition"] = asdict(log_z)
+    progress("pseudo-likelihood")
+    result["pseudo_log_likelihood"] = float(model.pseudo_log_likelihood(split.X).mean())
+    result |= dict(_about_order(model, examples, split.X, effort, n_permutations, progress))
+    return result
+
+
+def likelihood(model: Any, X: NDArray[np.uint8], log_z: LogPartition) -> dict[str, Any]:
+    """The mean of ln p(v) with the bracket of ln Z, the verdict, and the spread over the examples."""
+    minus_f = -model.free_energy(X)
+    return {
+        "value": float(minus_f.mean()) - log_z.value,
+        "lower": float(minus_f.mean()) - log_z.upper,
+        "upper": float(minus_f.mean()) - log_z.lower,
+        "stderr_of_examples": float(minus_f.std(ddof=1) / math.sqrt(len(X))) if len(X) > 1 else math.nan,
+        "reliable": log_z.reliable,
+    }
+
+
+def _about_order(
+    model: Any, examples: Dataset, X: NDArray[np.uint8], effort: dict[str, Any], n_permutations: int, progress: Progress
+) -> Iterator[tuple[str, Any]]:
+    """What becomes of a machine that has an order: of p(z <= M), of the average over orders, of the plain RBM."""
+    regrouped = int(model.history_[-1]["regrouped"])
+    if not isinstance(model.machine_.depth, Fixed) and regrouped:
+        mean = order_invariance(model.machine_, torch.from_numpy(examples.train.X), regrouped)
+        yield "order", {"regrouped": regrouped, "mean_log_p_z_up_to_regrouped": mean}
+    if not isinstance(model, InfiniteRBM):
+        return
+    if n_permutations and regrouped:
+        progress("averages over orders")
+        yield "average_over_orders", asdict(model.averaged_likelihood(X, n_permutations, **effort))
+    progress("as a plain RBM")
+    rbm = model.to_rbm()
+    found = likelihood(rbm, X, rbm.log_partition(**effort))
+    yield "as_plain_rbm", {"n_components": rbm.n_components_, **found}
