@@ -1,4 +1,4 @@
-"""The hot loop's operations: fused kernels where the device has them, the reference everywhere else.
+"""The hot loop's operations: fused kernels on GPUs, compiled ones on CPUs, the reference where there are neither.
 
 Randomness comes as a noise: uniforms on call, or a key that a kernel draws from itself.
 """
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.ops import fused, reference
+from irbm.ops import compiled, fused, reference
 from irbm.ops.noise import KeyedStream, Noise
 from irbm.ops.reference import Kind
 
@@ -33,7 +33,8 @@ def hidden_sample(
     """z ~ p(z | v), then h ~ p(h | v, z), from activations."""
     if not has_kernels(a_BK):
         u_B, u_BK = noise(len(a_BK)), noise(*a_BK.shape)
-        return reference.hidden_sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK)
+        sample = compiled.hidden_sample if compiled.runs_on(a_BK) else reference.hidden_sample
+        return sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK)
     if isinstance(noise, KeyedStream):
         call = noise.next_call()
         return fused.hidden_sample_keyed(a_BK, order_K, beta_K, size, kind, tail, noise.key, call)
@@ -46,7 +47,8 @@ def hidden_reach(
 ) -> Hidden:
     """The hidden side of a phase, from activations."""
     if not has_kernels(a_BK):
-        return Hidden(*reference.hidden_reach(a_BK, order_K, beta_K, size, kind, tail, noise(len(a_BK))))
+        reach = compiled.hidden_reach if compiled.runs_on(a_BK) else reference.hidden_reach
+        return Hidden(*reach(a_BK, order_K, beta_K, size, kind, tail, noise(len(a_BK))))
     if isinstance(noise, KeyedStream):
         call = noise.next_call()
         return Hidden(*fused.hidden_reach_keyed(a_BK, order_K, beta_K, size, kind, tail, noise.key, call))
@@ -56,7 +58,8 @@ def hidden_reach(
 def bernoulli_sample(field_BD: Tensor, noise: Noise) -> Tensor:
     """v ~ Bernoulli(s(field))."""
     if not has_kernels(field_BD):
-        return reference.sample_bernoulli(field_BD, noise(*field_BD.shape))
+        sample = compiled.sample_bernoulli if compiled.runs_on(field_BD) else reference.sample_bernoulli
+        return sample(field_BD, noise(*field_BD.shape))
     if isinstance(noise, KeyedStream):
         return fused.visible_sample_keyed(field_BD, noise.key, noise.next_call())
     return fused.visible_sample(field_BD, noise(*field_BD.shape))

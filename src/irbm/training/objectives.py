@@ -68,5 +68,6 @@ def discriminative(machine: Machine, v_BD: Tensor, y_B: Tensor, noise: Noise) ->
 
 def _combined(first: Gradients, second: Gradients, factor: float) -> Gradients:
     """first + factor * second, parameter by parameter."""
-    combined: Any = (None if a is None or b is None else a + factor * b for a, b in zip(first, second, strict=True))
+    pairs = zip(first, second, strict=True)
+    combined: Any = (None if a is None or b is None else torch.add(a, b, alpha=factor) for a, b in pairs)
     return Gradients(*combined)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from irbm.models import Gradients, Machine
-from irbm.ops import fused
+from irbm.ops import compiled, fused
 from irbm.ops.dispatch import has_kernels
 from irbm.training.settings import Settings
 
@@ -90,8 +90,8 @@ def _update_weights_(
 ) -> None:
     """Descent with L2; then L1 by soft threshold at the global rate, so that weights reach zero; then the row norms."""
     bound = settings.max_norm if name == "weights" else settings.label_max_norm
-    if state.squares and not state.velocity and has_kernels(weights):
-        fused.update_weights_(
+    if state.squares and not state.velocity and (has_kernels(weights) or compiled.runs_on(weights)):
+        (fused if weights.is_cuda else compiled).update_weights_(
             weights,
             gradient.contiguous(),
             state.squares[name],

@@ -1,0 +1,10 @@
+import pytest
+import torch
+
+
+@pytest.fixture
+def use_threads():
+    """Set torch's number of threads; put back afterwards."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
