@@ -165,13 +165,31 @@ class TestUpdate:
         assert not w[[0, 2]].isnan().any()
 
 
+def philox(counter, key, rounds):
+    """Philox4x32 in Python's own integers."""
+    c, (k0, k1) = counter, key
+    for i in range(rounds):
+        a, b = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        first, second = (k0 + i * 0x9E3779B9) % 2**32, (k1 + i * 0xBB67AE85) % 2**32
+        c = (b >> 32 ^ c[1] ^ first, b % 2**32, a >> 32 ^ c[3] ^ second, a % 2**32)
+    return c
+
+
 @needs_numba
 class TestUniforms:
-    def test_known_answers(self):
-        """Philox4x32-10 with counter and key zero, as its authors published it; the call is the second word."""
-        words = np.array([0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8])
-        drawn = compiled.uniforms(0, 0, (4 * compiled.QUARTER,)).reshape(4, -1)[:, 0]
-        np.testing.assert_array_equal(drawn, ((words >> 8) * 2.0**-24).astype(np.float32))
+    @pytest.mark.parametrize(("key", "call"), [(0, 0), (0x299F31D0A4093822, 0x85A308D3)])
+    def test_against_philox_in_whole_numbers(self, key, call):
+        drawn = compiled.uniforms(key, call, (8 * compiled.QUARTER,)).reshape(2, 4, -1)
+        for counter in (0, 1, compiled.QUARTER - 1, compiled.QUARTER, 2 * compiled.QUARTER - 1):
+            words = philox((counter, call, 0, 0), (key & 0xFFFFFFFF, key >> 32), rounds=7)
+            block, place = divmod(counter, compiled.QUARTER)
+            assert drawn[block, :, place].tolist() == [(word >> 8) * 2.0**-24 for word in words]
+
+    def test_philox_is_its_authors(self):
+        """Their published answers for ten rounds hold the rounds themselves."""
+        assert philox((0,) * 4, (0, 0), 10) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
+        pi = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)
+        assert philox(*pi, 10) == (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)
 
     def test_uniform_and_independent(self):
         u = compiled.uniforms(2**63 - 1, 5, (400_000,)).double().numpy()

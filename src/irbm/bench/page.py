@@ -82,7 +82,7 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str]) -> str:
         "",
         "Written by `python -m irbm.bench.page` from `results/bench_*.json`, which `irbm bench` wrote: medians of "
         "repetitions in which all candidates took turns. `irbm` is the infinite RBM with random permutation, growth, "
-        "AdaGrad, L1 and max-norm, in whole epochs of the trainer; the others are RBMs of a fixed size. The last "
+        "AdaGrad, L1 and max-norm, by the trainer's own step; the others are RBMs of a fixed size. The last "
         "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
         "step, alone, are the floor.",
     ]

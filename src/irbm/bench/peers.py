@@ -5,7 +5,7 @@ A peer is a function of a case that returns a call which takes one training step
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.metadata import distributions
 
 import numpy as np
 import torch
@@ -76,6 +76,6 @@ def able(case: Case, device: torch.device | str) -> dict[str, Peer]:
     peers: dict[str, Peer] = {"plain RBM, torch eager": plain_torch}
     if torch.device(device).type == "cpu" and case.k == 1 and case.n_chains == case.B:
         peers["scikit-learn BernoulliRBM"] = scikit_learn
-    if find_spec("rbms") is not None:
+    if any(distributions(name="rbms")):
         peers["rbms"] = rbms
     return peers

@@ -70,13 +70,16 @@ def trainer(case: Case, n_batches: int, seed: int, device: torch.device | str, *
 
 
 def training(case: Case, n_batches: int, seed: int, device: torch.device | str) -> Call:
-    """Whole epochs of the trainer, so that a step has its share of all that is done between steps."""
+    """So many steps of a trainer that has an epoch behind it."""
     ours = trainer(case, n_batches, seed, device)
+    ours.run_epoch()
+    batches = torch.arange(n_batches * case.B, device=device).view(n_batches, case.B)
 
-    def epoch() -> None:
-        ours.run_epoch()
+    def segment() -> None:
+        for rows in batches:
+            ours.step(rows)
 
-    return epoch
+    return segment
 
 
 def products(case: Case, dtype: torch.dtype, device: torch.device | str) -> Call:

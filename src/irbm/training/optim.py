@@ -80,7 +80,7 @@ def update_(machine: Machine, state: OptimizerState, gradients: Gradients, setti
         if name in WEIGHTS:
             _update_weights_(name, getattr(machine, name), gradient, lr, state, settings)
         else:
-            getattr(machine, name).sub_(_descent(name, gradient, lr, state))
+            _update_bias_(name, getattr(machine, name), gradient, lr, state)
     state.age_K.add_(machine.trained.long())
     state.step.add_(1)
 
@@ -111,6 +111,19 @@ def _update_weights_(
         weights.copy_(torch.sign(weights) * (weights.abs() - lr * settings.l1).clamp(min=0))
     if bound is not None:
         weights.mul_(bound / weights.norm(dim=1, keepdim=True).clamp(min=bound))
+
+
+def _update_bias_(name: str, bias: Tensor, gradient: Tensor, lr: Tensor, state: OptimizerState) -> None:
+    """Descent and nothing else: no bias is kept small."""
+    if state.squares and not state.velocity and compiled.runs_on(bias):
+        warm_up = WARM_UP if name in ROWS else 0
+        rows = (-1, 1) if name in ROWS else (1, -1)
+        parameter, slope, squares = (t.view(rows) for t in (bias, gradient.contiguous(), state.squares[name]))
+        compiled.update_weights_(
+            parameter, slope, squares, state.age_K, lr, 0.0, 0.0, None, warm_up=warm_up, epsilon=EPSILON
+        )
+    else:
+        bias.sub_(_descent(name, gradient, lr, state))
 
 
 def _descent(name: str, gradient: Tensor, lr: Tensor, state: OptimizerState) -> Tensor:
