@@ -1,11 +1,12 @@
 """The reference operations as they are, under torch.compile, and the compiled twins: which to use on CPUs.
 
-``python benchmarks/cpu_kernels.py`` writes results/cpu_kernels.json. One thread, so that a busy machine disturbs little.
+``python -m benchmarks.cpu_kernels`` writes results/cpu_kernels.json. One thread: a busy machine disturbs it less.
 """
 
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -53,6 +54,15 @@ def passes() -> dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[An
     }
 
 
+def works(function: Callable[..., Any], arguments: tuple[Any, ...]) -> str:
+    """Nothing, or what went wrong."""
+    try:
+        function(*arguments)
+    except Exception as error:  # whatever a compiler may raise
+        return f"{type(error).__name__}: {error}".splitlines()[0]
+    return ""
+
+
 def first_call(code: str) -> float:
     """Seconds of a statement in a fresh process, after its imports: compiling, or reading what was kept on disk."""
     script = f"import time, torch; from benchmarks import cpu_kernels as c; torch.set_num_threads(1); {code}"
@@ -62,7 +72,7 @@ def first_call(code: str) -> float:
 
 FIRST = {
     "torch.compile": "p = c.passes(); t = time.perf_counter(); "
-    "[torch.compile(f)(*a) for f, _, a in p.values()]; print(time.perf_counter() - t)",
+    "[c.works(torch.compile(f), a) for f, _, a in p.values()]; print(time.perf_counter() - t)",
     "numba": "p = c.passes(); t = time.perf_counter(); [f(*a) for _, f, a in p.values()]; "
     "print(time.perf_counter() - t)",
 }
@@ -72,14 +82,12 @@ def main() -> None:
     torch.set_num_threads(1)
     timed = {}
     for name, (plain, twin, arguments) in passes().items():
-        inductor = torch.compile(plain)
-        calls = {
-            "torch, eager": (lambda f=plain, a=arguments: f(*a), 1),
-            "torch.compile": (lambda f=inductor, a=arguments: f(*a), 1),
-            "numba": (lambda f=twin, a=arguments: f(*a), 1),
-        }
+        candidates = {"torch, eager": plain, "torch.compile": torch.compile(plain), "numba": twin}
+        wrong = {who: works(f, arguments) for who, f in candidates.items()}
+        calls = {who: (partial(f, *arguments), 1) for who, f in candidates.items() if not wrong[who]}
         timed[name] = {who: t._asdict() for who, t in interleaved(calls, 200, "cpu").items()}
-        print(name, {who: f"{t['median'] * 1e6:.0f} us" for who, t in timed[name].items()})
+        timed[name] |= {who: {"error": text} for who, text in wrong.items() if text}
+        print(name, {who: t.get("error") or f"{t['median'] * 1e6:.0f} us" for who, t in timed[name].items()})
     first = {who: [first_call(code) for _ in range(2)] for who, code in FIRST.items()}
     print("first calls of a process, twice:", first)
     sizes = {"B": B, "D": D, "l": L, "capacity": K}
