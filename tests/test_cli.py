@@ -26,7 +26,7 @@ from irbm.data import sources
 from irbm.runs import Run
 
 SOURCE = Path(__file__).parent.parent / "src"
-COMMANDS = ("train", "report", "sample", "data", "demo")
+COMMANDS = ("train", "report", "sample", "data", "bench", "demo")
 
 
 @pytest.fixture(autouse=True, scope="module")

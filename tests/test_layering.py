@@ -18,6 +18,7 @@ MAY_IMPORT = {
     "evaluation": {"ops", "models"},
     "estimators": {"ops", "models", "files", "training", "evaluation"},
     "experiments": {"models", "training", "evaluation", "estimators", "data", "plots", "files"},
+    "bench": {"ops", "models", "training", "evaluation", "experiments", "plots", "files"},
     "runs": {"training", "estimators", "data", "files"},
     "report": {"runs", "version", "models", "evaluation", "estimators", "data", "plots", "files"},
     "cli": {
@@ -30,6 +31,7 @@ MAY_IMPORT = {
         "data",
         "plots",
         "report",
+        "bench",
         "files",
     },
 }

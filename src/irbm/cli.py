@@ -19,6 +19,7 @@ from irbm import data
 from irbm.data import sources
 from irbm.estimators.base import check_count
 from irbm.evaluation.classification import error_rate
+from irbm.experiments.results import write_json
 from irbm.files import write_bytes
 from irbm.runs import Config, Run, read_toml
 from irbm.training import DivergenceError
@@ -387,6 +388,47 @@ def _whereabouts(name: str) -> str:
         return f"not here; `irbm data {name}` downloads it"
     missing = data.SOURCES[name][0]
     return f"not here; get it from {missing.home} and put it at {places[0] / missing.file}"
+
+
+# -- speed --------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def bench(
+    device: Annotated[str, typer.Option(help=escape("cpu or cuda. [the GPU where there is one]"))] = "",
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write every figure to this file.")] = None,
+    scaling: Annotated[bool, typer.Option("--scaling", help="Also series over each size: long.")] = False,
+    repetitions: Annotated[int, typer.Option(help="Repetitions, whose median counts.")] = 15,
+    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+) -> None:
+    """Time a training step and an annealing step beside their matrix products and other RBMs.
+
+    Examples: irbm bench --device cpu
+
+    irbm bench --device cuda --scaling --json results/bench_cuda.json
+    """
+    from irbm import bench as benchmark  # slow to import, as are its peers
+
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda"):
+        raise ValueError(f"device must be cpu or cuda, got {device!r}")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device is cuda, but torch sees no GPU here: use --device cpu")
+    check_count("repetitions", repetitions)
+    if seed < 0:
+        raise ValueError(f"seed must be a whole number >= 0, got {seed}")
+    if json_file is not None and json_file.exists() and not force:
+        raise ValueError(f"{json_file} exists already: --force overwrites it")
+    with console.status("") as status:
+        result = benchmark.run(
+            device, scaling=scaling, repetitions=repetitions, seed=seed, report=lambda line: status.update(escape(line))
+        )
+    for table in benchmark.tables(result):
+        console.print(table)
+    if json_file is not None:
+        write_json(json_file, result)
+        _say(str(json_file))
 
 
 # -- demo ---------------------------------------------------------------------------------------------------

@@ -158,6 +158,28 @@ def _short(name: str) -> str:
     return name if len(name) <= 12 else name[:11] + "…"
 
 
+# -- speed --------------------------------------------------------------------------------------------------
+
+
+def scaling(series: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> Figure:
+    """Milliseconds a step over each size: one panel a size, one line for each (size, time) sequence in it."""
+    columns = 3
+    n_rows = -(-len(series) // columns)
+    figure = Figure(figsize=(WIDTH, 2.5 * n_rows), facecolor="white", layout="constrained")
+    panels = figure.subplots(n_rows, columns, squeeze=False).ravel()
+    styles = ((INK, "-"), (BLUE, "--"), (GREEN, ":"))
+    for axes, (label, lines) in zip(panels, series.items(), strict=False):
+        for (name, points), (colour, style) in zip(lines.items(), styles, strict=False):
+            axes.loglog(*zip(*points, strict=True), style, color=colour, marker="o", markersize=3, label=name)
+        _label(axes, "", label, "ms a step")
+        axes.grid(color=GAP, linewidth=0.6, alpha=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    for axes in panels[len(series) :]:
+        axes.set_axis_off()
+    panels[0].legend(frameon=False, fontsize=7, labelcolor=INK)
+    return figure
+
+
 # -- depth --------------------------------------------------------------------------------------------------
 
 

@@ -355,16 +355,16 @@ class Machine:
     def _mean_gradients(self, v_BD: Tensor, label_BC: Tensor | None, reach: Tensor, active: Tensor) -> Gradients:
         """-E[reach active v], ... over the batch. ``reach`` is (B, K), or (B, C, K) weighted by the label."""
         n = len(v_BD)
-        on = reach * active
+        on = reach * active * (-1.0 / n)  # scaled here, where it is small: (K, D) would take two passes more
         per_label = on.dim() == 3
         on_BK, reach_BK = (on.sum(1), reach.sum(1)) if per_label else (on, reach)
         slope_K = self.depth.penalty_slopes(self.hidden_bias)
         label_weights = None
         if label_BC is not None:
-            label_weights = -(on.sum(0).T if per_label else on.T @ label_BC) / n
+            label_weights = on.sum(0).T if per_label else on.T @ label_BC
         return Gradients(
-            weights=-(on_BK.T @ v_BD) / n,
-            hidden_bias=-(on_BK - reach_BK * slope_K).sum(0) / n,
+            weights=on_BK.T @ v_BD,
+            hidden_bias=on_BK.sum(0) + reach_BK.sum(0) * slope_K / n,
             visible_bias=-v_BD.mean(0),
             label_weights=label_weights,
             label_bias=None if label_BC is None else -label_BC.mean(0),

@@ -1,4 +1,4 @@
-"""The hot loop's operations: fused kernels where the device has them, the reference everywhere else.
+"""The hot loop's operations: fused kernels on GPUs, compiled ones on CPUs, the reference where there are neither.
 
 Randomness comes as a noise: uniforms on call, or a key that a kernel draws from itself.
 """
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.ops import annealing, counting, fused, reference
+from irbm.ops import annealing, compiled, counting, fused, reference
 from irbm.ops.kernels import Draws, available
 from irbm.ops.noise import KeyedStream, Noise
 from irbm.ops.reference import Heat, Kind
@@ -44,7 +44,8 @@ def hidden_sample(
     """z ~ p(z | v), then h ~ p(h | v, z), from activations."""
     if not has_kernels(a_BK):
         u_B, u_BK = noise(len(a_BK)), noise(*a_BK.shape)
-        return reference.hidden_sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK)
+        sample = compiled.hidden_sample if compiled.runs_on(a_BK) else reference.hidden_sample
+        return sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK)
     if isinstance(noise, KeyedStream):
         return fused.hidden_sample_keyed(a_BK, order_K, beta_K, size, kind, tail, *noise.next_key())
     u_B, u_BK = noise(len(a_BK)), noise(*a_BK.shape)
@@ -56,7 +57,8 @@ def hidden_reach(
 ) -> Hidden:
     """The hidden side of a phase, from activations."""
     if not has_kernels(a_BK):
-        return Hidden(*reference.hidden_reach(a_BK, order_K, beta_K, size, kind, tail, noise(len(a_BK))))
+        reach = compiled.hidden_reach if compiled.runs_on(a_BK) else reference.hidden_reach
+        return Hidden(*reach(a_BK, order_K, beta_K, size, kind, tail, noise(len(a_BK))))
     if isinstance(noise, KeyedStream):
         return Hidden(*fused.hidden_reach_keyed(a_BK, order_K, beta_K, size, kind, tail, *noise.next_key()))
     return Hidden(*fused.hidden_reach(a_BK, order_K, beta_K, size, kind, tail, noise(len(a_BK))))
@@ -65,7 +67,8 @@ def hidden_reach(
 def bernoulli_sample(field_BD: Tensor, noise: Noise) -> Tensor:
     """v ~ Bernoulli(s(field))."""
     if not has_kernels(field_BD):
-        return reference.sample_bernoulli(field_BD, noise(*field_BD.shape))
+        sample = compiled.sample_bernoulli if compiled.runs_on(field_BD) else reference.sample_bernoulli
+        return sample(field_BD, noise(*field_BD.shape))
     if isinstance(noise, KeyedStream):
         return fused.visible_sample_keyed(field_BD, *noise.next_key())
     return fused.visible_sample(field_BD, noise(*field_BD.shape))
@@ -77,7 +80,8 @@ def annealed_sample(
     """ln sum_z e^t at two points of a path, and h sampled at the second, from activations."""
     if has_kernels(a_BK) and isinstance(noise, KeyedStream):
         return annealing.annealed_sample(a_BK, beta_K, kind, tail, here, there, noise.next_key())
-    return reference.annealed_sample(a_BK, beta_K, kind, tail, here, there, noise(len(a_BK)), noise(*a_BK.shape))
+    sample = compiled.annealed_sample if compiled.runs_on(a_BK) else reference.annealed_sample
+    return sample(a_BK, beta_K, kind, tail, here, there, noise(len(a_BK)), noise(*a_BK.shape))
 
 
 def draws(noise: Noise, *shape: int) -> Draws:

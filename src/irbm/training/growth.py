@@ -17,9 +17,10 @@ def update_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
     if dispatch.has_kernels(size):
         counting.grow_(size, z_pos_B, z_neg_N, limit)
         return
-    n = max(len(z_pos_B), len(z_neg_N))
-    pairs = torch.arange(n, device=size.device)
-    beyond = (z_pos_B[pairs % len(z_pos_B)] > size) & (z_neg_N[pairs % len(z_neg_N)] > size)
+    if len(z_pos_B) != len(z_neg_N):
+        pairs = torch.arange(max(len(z_pos_B), len(z_neg_N)), device=size.device)
+        z_pos_B, z_neg_N = z_pos_B[pairs % len(z_pos_B)], z_neg_N[pairs % len(z_neg_N)]
+    beyond = (z_pos_B > size) & (z_neg_N > size)
     size.add_((beyond.any() & (size < limit)).long())
 
 

@@ -1,6 +1,6 @@
 """Gradients of the three objectives, to be descended, and the depths that decide growth. Sec. 3.2."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -99,6 +99,8 @@ def _reach_of(machine: Machine, z_B: Tensor) -> Tensor:
 
 
 def _combined(first: Gradients, second: Gradients, factor: float) -> Gradients:
-    """first + factor * second, parameter by parameter."""
-    combined: Any = (None if a is None or b is None else a + factor * b for a, b in zip(first, second, strict=True))
-    return Gradients(*combined)
+    """first + factor * second, parameter by parameter, in the memory of the first."""
+    for a, b in zip(first, second, strict=True):
+        if a is not None and b is not None:
+            a.add_(b, alpha=factor)
+    return first

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from irbm.models import Gradients, Machine
-from irbm.ops import dispatch, fused
+from irbm.ops import compiled, dispatch, fused
 from irbm.training.settings import Settings
 
 ROWS = ("weights", "hidden_bias", "label_weights")
@@ -84,7 +84,7 @@ def update_(machine: Machine, state: OptimizerState, gradients: Gradients, setti
         if name in WEIGHTS:
             _update_weights_(name, getattr(machine, name), gradient, lr, state, settings)
         else:
-            getattr(machine, name).sub_(_descent(name, gradient, lr, state, settings))
+            _update_bias_(name, getattr(machine, name), gradient, lr, state, settings)
     state.age_K.add_(machine.trained.long())
     state.step.add_(1)
 
@@ -94,6 +94,12 @@ def _update_weights_(
 ) -> None:
     """Descent with L2; then L1 by soft threshold at the global rate, so that weights reach zero; then the row norms."""
     bound = _bound(name, settings)
+    if state.squares and not state.velocity and compiled.runs_on(weights):
+        compiled.update_weights_(
+            weights, gradient.contiguous(), state.squares[name], state.age_K, lr, settings.l1, settings.l2, bound,
+            warm_up=WARM_UP[settings.objective], epsilon=EPSILON,
+        )  # fmt: skip
+        return
     if settings.l2:
         gradient = gradient + settings.l2 * weights
     weights.sub_(_descent(name, gradient, lr, state, settings))
@@ -127,6 +133,21 @@ def _update_fused_(machine: Machine, state: OptimizerState, gradients: Gradients
         of("hidden_bias"), of("visible_bias"), state.age_K, machine.size, state.step, lr,
         warm_up=WARM_UP[settings.objective], epsilon=EPSILON,
     )  # fmt: skip
+
+
+def _update_bias_(
+    name: str, bias: Tensor, gradient: Tensor, lr: Tensor, state: OptimizerState, settings: Settings
+) -> None:
+    """Descent and nothing else: no bias is kept small."""
+    if state.squares and not state.velocity and compiled.runs_on(bias):
+        warm_up = WARM_UP[settings.objective] if name in ROWS else 0
+        rows = (-1, 1) if name in ROWS else (1, -1)
+        parameter, slope, squares = (t.view(rows) for t in (bias, gradient.contiguous(), state.squares[name]))
+        compiled.update_weights_(
+            parameter, slope, squares, state.age_K, lr, 0.0, 0.0, None, warm_up=warm_up, epsilon=EPSILON
+        )
+    else:
+        bias.sub_(_descent(name, gradient, lr, state, settings))
 
 
 def _descent(name: str, gradient: Tensor, lr: Tensor | float, state: OptimizerState, settings: Settings) -> Tensor:

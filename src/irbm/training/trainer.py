@@ -261,7 +261,8 @@ class Trainer:
         growth.update_(machine.size, phases.z_pos_B, phases.z_neg_N, self._largest_size())
 
     def _examples(self, rows: Tensor) -> tuple[Tensor, Tensor | None]:
-        return self.X[rows].to(self.machine.weights.dtype), None if self.y is None else self.y[rows]
+        v_BD = self.X.index_select(0, rows).to(self.machine.weights.dtype)
+        return v_BD, None if self.y is None else self.y[rows]
 
     def _largest_size(self) -> int:
         return min(self.machine.capacity, self.settings.max_components or self.machine.capacity)

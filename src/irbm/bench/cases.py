@@ -1,0 +1,153 @@
+"""The sizes at which the library is timed, and the result of timing them."""
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from irbm.bench import peers, steps
+from irbm.bench.steps import Case
+from irbm.bench.timing import Call, Timing, interleaved
+from irbm.experiments.results import stamp
+
+OURS = "irbm"
+CASES: dict[str, tuple[Case, ...]] = {
+    "cpu": (Case(784, 500, 100, 1), Case(784, 500, 100, 10), Case(64, 100, 50, 1)),
+    "cuda": (Case(784, 640, 100, 10), Case(784, 640, 100, 10, 1000)),
+}
+SCALING: dict[str, tuple[int, ...]] = {
+    "l": (100, 200, 500, 1000, 2000, 4000),
+    "D": (64, 256, 784, 2048),
+    "B": (10, 30, 100, 300, 1000),
+    "N": (100, 300, 1000, 3000),
+    "k": (1, 3, 10, 25),
+}
+FLOORS = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16)}
+EPOCH = 32  # steps of the trainer timed together
+GROWTH_SEGMENTS = 8
+ANNEALING_CHAINS, ANNEALING_POINTS = 100, 21
+SERIES_REPETITIONS = 5
+PACKAGES = ("scikit-learn", "numba", "scipy", "rbms")
+
+
+def run(
+    device: torch.device | str,
+    *,
+    scaling: bool = False,
+    repetitions: int = 15,
+    seed: int = 0,
+    report: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Time every case of the device, in seconds; ``report`` is told what comes next."""
+    device = torch.device(device)
+    kind = CASES[device.type]
+    load = os.getloadavg()
+    result: dict[str, Any] = {
+        "kind": device.type,
+        "hardware": hardware(device),
+        "seed": seed,
+        "steps": [_step(case, repetitions, seed, device, report) for case in kind],
+        "annealing": [_annealing(kind[0], repetitions, seed, device, report)],
+        "growth": _growth(kind[0], seed, device, report),
+        "scaling": _scaling(kind[0], seed, device, report) if scaling else {},
+        "load_average": {"before": load, "after": os.getloadavg()},
+        **stamp(device),
+    }
+    result["versions"] |= {name: version for name in PACKAGES if (version := _version(name))}
+    return result
+
+
+def _step(
+    case: Case, repetitions: int, seed: int, device: torch.device, report: Callable[[str], None], *, alone: bool = False
+) -> dict[str, Any]:
+    """Our step with its floors and, but for a series, its peers."""
+    report(case.name)
+    calls = {OURS: (steps.training(case, EPOCH, seed, device), EPOCH)}
+    for dtype in FLOORS[device.type]:
+        name = str(dtype).removeprefix("torch.")
+        calls[f"its matrix products in {name}"] = (_repeated(steps.products(case, dtype, device), EPOCH), EPOCH)
+    for name, peer in {} if alone else peers.able(case, device).items():
+        calls[name] = (_repeated(peer(case, seed, device), EPOCH), EPOCH)
+    timed = interleaved(calls, repetitions, device)
+    row: dict[str, Any] = {"name": case.name, **asdict(case), "seconds": _seconds(timed)}
+    if device.type == "cuda":
+        row["peak_bytes"] = _peak_bytes(case, seed, device)
+    return row
+
+
+def _repeated(call: Call, times: int) -> Call:
+    def repeated() -> None:
+        for _ in range(times):
+            call()
+
+    return repeated
+
+
+def _peak_bytes(case: Case, seed: int, device: torch.device) -> int:
+    """The most memory that a trainer of its own allocates over two epochs."""
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    training = steps.training(case, EPOCH, seed, device)
+    for _ in range(2):
+        training()
+    return torch.cuda.max_memory_allocated(device) - before
+
+
+def _annealing(
+    case: Case, repetitions: int, seed: int, device: torch.device, report: Callable[[str], None]
+) -> dict[str, Any]:
+    chains = 10 * ANNEALING_CHAINS if device.type == "cuda" else ANNEALING_CHAINS
+    name = f"{case.D} x {case.l}, {chains} chains, one temperature"
+    report(f"annealing: {name}")
+    sweep = Case(case.D, case.l, chains, 1)
+    calls = {
+        OURS: (steps.annealing(case.D, case.l, chains, ANNEALING_POINTS, seed, device), ANNEALING_POINTS - 1),
+        "its matrix products in float32": (_repeated(steps.sweep(sweep, device), EPOCH), EPOCH),
+    }
+    timed = interleaved(calls, repetitions, device)
+    return {"name": name, "D": case.D, "l": case.l, "chains": chains, "seconds": _seconds(timed)}
+
+
+def _growth(case: Case, seed: int, device: torch.device, report: Callable[[str], None]) -> dict[str, Any]:
+    report("growth")
+    return {"name": replace(case, l=1).name, **steps.growth(case, GROWTH_SEGMENTS, seed, device)}
+
+
+def _scaling(
+    base: Case, seed: int, device: torch.device, report: Callable[[str], None]
+) -> dict[str, list[dict[str, Any]]]:
+    """One size after the other, all others as in the base case."""
+
+    def series(axis: str, values: Sequence[int]) -> list[dict[str, Any]]:
+        sized = (replace(base, **{axis: value}) for value in values)
+        return [_step(case, SERIES_REPETITIONS, seed, device, report, alone=True) for case in sized]
+
+    return {axis: series(axis, values) for axis, values in SCALING.items()}
+
+
+def _seconds(timed: dict[str, Timing]) -> dict[str, dict[str, Any]]:
+    return {name: timing._asdict() for name, timing in timed.items()}
+
+
+def hardware(device: torch.device) -> str:
+    """The processor or the GPU by name, with its cores or its memory."""
+    if device.type == "cuda":
+        properties = torch.cuda.get_device_properties(device)
+        return f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None

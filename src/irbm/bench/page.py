@@ -1,0 +1,153 @@
+"""Timings as tables in the terminal, and as the page docs/performance.md with its pictures.
+
+``python -m irbm.bench.page`` writes the page from results/bench_*.json.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from irbm.bench.cases import OURS
+from irbm.files import write_bytes
+
+AXES = {
+    "l": "hidden units $l$",
+    "D": "visible units $D$",
+    "B": "examples in a minibatch",
+    "N": "persistent chains",
+    "k": "Gibbs steps $k$",
+}
+
+
+def duration(seconds: float) -> str:
+    """Three digits, in the unit that suits."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
+        if seconds * factor >= 1 or unit == "µs":
+            return f"{seconds * factor:.3g} {unit}"
+    raise AssertionError
+
+
+def rows(row: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Who, the median time of a step, and how much of it ours takes."""
+    ours = row["seconds"][OURS]["median"]
+    return [
+        (name, duration(timing["median"]), "" if name == OURS else f"{ours / timing['median']:.2f}")
+        for name, timing in row["seconds"].items()
+    ]
+
+
+def growth_line(growth: dict[str, Any]) -> str:
+    return (
+        f"From {growth['first_size']} to {growth['last_size']} units in {growth['steps']} steps: "
+        f"{duration(growth['growing'])} a step on average, and {duration(growth['held'])} at the same sizes held, "
+        f"a ratio of {growth['growing'] / growth['held']:.2f}."
+    )
+
+
+# -- the terminal -----------------------------------------------------------------------------------------------
+
+
+def tables(result: dict[str, Any]) -> list[Table]:
+    """One table for the training steps, one for the annealing steps, one for growth."""
+    titles = {"steps": "one training step", "annealing": "one annealing step"}
+    made = [_table(titles[part], result[part]) for part in titles]
+    if result["scaling"]:
+        made.append(_table("scaling", [row for series in result["scaling"].values() for row in series]))
+    grown = Table(title="growth", show_header=False)
+    grown.add_row(growth_line(result["growth"]))
+    return [*made, grown]
+
+
+def _table(title: str, timed: list[dict[str, Any]]) -> Table:
+    table = Table(title=title)
+    for heading in ("sizes", "who", "median", "irbm takes of it"):
+        table.add_column(heading, justify="left" if heading in ("sizes", "who") else "right")
+    for row in timed:
+        for i, cells in enumerate(rows(row)):
+            table.add_row("" if i else row["name"], *cells)
+        table.add_section()
+    return table
+
+
+# -- the page ---------------------------------------------------------------------------------------------------
+
+
+def page(results: list[dict[str, Any]], pictures: dict[str, str]) -> str:
+    """The page in Markdown; ``pictures`` maps a kind of device to the file of its plot."""
+    parts = [
+        "# Performance",
+        "",
+        "Written by `python -m irbm.bench.page` from `results/bench_*.json`, which `irbm bench` wrote: medians of "
+        "repetitions in which all candidates took turns. `irbm` is the infinite RBM with random permutation, growth, "
+        "AdaGrad, L1 and max-norm, by the trainer's own step; the others are RBMs of a fixed size. The last "
+        "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
+        "step, alone, are the floor.",
+    ]
+    for result in results:
+        parts += _section(result, pictures.get(result["kind"]))
+    return "\n".join(parts) + "\n"
+
+
+def _section(result: dict[str, Any], picture: str | None) -> list[str]:
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    threads = f", {result['threads']} threads" if result["kind"] == "cpu" else ""
+    before, after = (result["load_average"][when][0] for when in ("before", "after"))
+    lines = [
+        "",
+        f"## {result['hardware']}{threads}",
+        "",
+        f"{versions}. Commit {result['commit']}, {result['date'][:10]}, seed {result['seed']}; "
+        f"load average {before:.1f} before and {after:.1f} after.",
+        "",
+        "| step | who | median | irbm takes of it |",
+        "|---|---|---:|---:|",
+    ]
+    for row in (*result["steps"], *result["annealing"]):
+        lines += [_line(row["name"] if not i else "", *cells) for i, cells in enumerate(rows(row))]
+    lines += ["", f"Growth, minibatch and chains as in the first row. {growth_line(result['growth'])}"]
+    for row in result["steps"]:
+        if "peak_bytes" in row:
+            lines += ["", f"Peak memory of {row['name']}: {row['peak_bytes'] / 2**20:.1f} MiB."]
+    if picture:
+        lines += ["", f"![A step's time over its sizes]({picture})"]
+    return lines
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def write_page(folder: str | Path, path: str | Path) -> None:
+    """The page, and a picture beside it for each device that has series."""
+    from irbm import plots  # matplotlib is slow to import
+
+    path = Path(path)
+    results = [json.loads(file.read_text()) for file in sorted(Path(folder).glob("bench_*.json"))]
+    pictures = {}
+    for result in results:
+        if result["scaling"]:
+            pictures[result["kind"]] = f"{path.stem}_{result['kind']}.png"
+            series = {AXES[axis]: (axis, timed) for axis, timed in result["scaling"].items()}
+            lines = {label: _series(axis, timed) for label, (axis, timed) in series.items()}
+            write_bytes(path.with_name(pictures[result["kind"]]), plots.to_png(plots.scaling(lines)))
+    write_bytes(path, page(results, pictures).encode())
+
+
+def _series(axis: str, timed: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
+    """name -> (size, milliseconds) of each point."""
+    return {name: [(row[axis], 1e3 * row["seconds"][name]["median"]) for row in timed] for name in timed[0]["seconds"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--results", default="results")
+    parser.add_argument("--out", default="docs/performance.md")
+    args = parser.parse_args()
+    write_page(args.results, args.out)
+
+
+if __name__ == "__main__":
+    main()

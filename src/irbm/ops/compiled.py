@@ -1,0 +1,556 @@
+"""The hot loop on the CPU, compiled by numba: one pass over a row for each half-step, one for each matrix's update.
+
+Every function has a slow twin made of the reference operations, with the same signature. Without numba nothing here
+can run, as ``available`` says, and the reference takes over.
+
+Shapes: B examples, K hidden units (padding included), D visible units. A loop over rows is shared among torch's
+threads where there is enough to do; no result depends on how many there are.
+
+Precision: gains are added up in float64, because t reaches thousands while z is decided by its differences; what is
+left after subtracting the largest t is float32. ``exp`` and ``log1p`` are polynomials, good to 2e-7, which the compiler
+can turn into vector instructions; calls of the C library it cannot.
+"""
+
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, disable-error-code="no-any-return"
+
+import importlib
+import os
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from irbm.ops.reference import Heat, Kind
+
+try:
+    numba: Any = importlib.import_module("numba")
+except ImportError:  # no kernel can run then, as ``available`` says
+    numba = None
+
+KINDS: dict[Kind, int] = {"fixed": 0, "ordered": 1, "infinite": 2}
+FIXED, INFINITE = KINDS["fixed"], KINDS["infinite"]
+SHARED_FROM = 20_000  # elements from which a second thread gains more than it costs to wake
+NEGLIGIBLE = 2.0**-50
+"""Probabilities below it are written as 0: products of them leave float32's normal range, where the processor is so
+slow that the gradient's matrix product took fifteen times as long."""
+
+
+def available() -> bool:
+    """Whether numba is here."""
+    return numba is not None
+
+
+def runs_on(tensor: Tensor) -> bool:
+    """Whether the kernels can work on this tensor: float32 on the CPU, with no autograd to feed."""
+    return available() and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and not tensor.requires_grad
+
+
+def _jit(function: Any, **options: Any) -> Any:
+    """A compiled function, kept on disk where there is a place to write; the bare one where there is no numba."""
+    if numba is None:
+        return function
+    # Fused multiply-adds alone: anything more would let the compiler assume that there is no NaN.
+    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, **options}
+    try:
+        return numba.njit(function, cache=True, **options)
+    except RuntimeError:  # numba found no folder it may write to
+        return numba.njit(function, **options)
+
+
+def _reassociated(function: Any) -> Any:
+    """Sums in any order, so that they run in vectors."""
+    return _jit(function, fastmath={"contract", "reassoc"})
+
+
+def _inlined(function: Any) -> Any:
+    return function if numba is None else numba.njit(function, inline="always")
+
+
+prange: Any = range if numba is None else numba.prange
+
+
+class _Kernel:
+    """A loop over rows, compiled twice: for one thread, and to be shared among many."""
+
+    _lock = Lock()  # not every threading layer of numba bears two callers at a time
+    _forked = False  # OpenMP ends a process that forked and then shares a loop
+
+    def __init__(self, function: Any) -> None:
+        self._alone = _jit(function)
+        self._shared = _jit(function, parallel=True)
+
+    def __call__(self, elements: int, *arguments: Any) -> None:
+        threads = torch.get_num_threads()
+        if threads == 1 or elements < SHARED_FROM or _Kernel._forked:
+            self._alone(*arguments)
+            return
+        with _Kernel._lock:
+            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+            self._shared(*arguments)
+
+    @classmethod
+    def stay_alone(cls) -> None:
+        cls._forked = True
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Kernel.stay_alone)
+
+
+# -- elementary functions -----------------------------------------------------------------------------------------
+
+F32 = np.float32
+LOG2_E = F32(1.4426950408889634)
+LN2_HIGH, LN2_LOW = F32(0.693359375), F32(-2.12194440e-4)  # the first has few bits: n times it is exact
+LOWEST = F32(-87.0)  # below it exp leaves the normal range
+ONE, ZERO, NEGLIGIBLE32 = F32(1.0), F32(0.0), F32(NEGLIGIBLE)
+
+
+@_inlined
+def _exp(x):
+    """e^x in float32 for x <= 0, and 0 below -87. NaN stays."""
+    x_in = LOWEST if x < LOWEST else x
+    n = np.floor(x_in * LOG2_E + F32(0.5))
+    r = (x_in - n * LN2_HIGH) - n * LN2_LOW
+    p = F32(0.0013941108434) * r + F32(0.00837512639815)
+    p = p * r + F32(0.0416663528968)
+    p = p * r + F32(0.166664155147)
+    p = p * r + F32(0.500000004712)
+    p = p * r + ONE
+    p = p * r + ONE
+    power = np.int32((np.int32(n) + np.int32(127)) << np.int32(23)).view(np.float32)
+    return ZERO if x < LOWEST else p * power
+
+
+@_inlined
+def _log1p(x):
+    """ln(1 + x) in float32 for x in 0..1, to a relative error. NaN stays."""
+    p = F32(-0.00317605701843) * x + F32(0.019542527261)
+    p = p * x + F32(-0.0563736128301)
+    p = p * x + F32(0.105436237954)
+    p = p * x + F32(-0.152696670744)
+    p = p * x + F32(0.196632742572)
+    p = p * x + F32(-0.249516162629)
+    p = p * x + F32(0.333297104989)
+    p = p * x + F32(-0.499998926481)
+    p = p * x + ONE
+    return p * x
+
+
+# -- uniforms from a key ------------------------------------------------------------------------------------------
+# Philox, four words of 32 bits: a draw is a function of key, call and place alone, so that any number of threads may
+# share the work. Seven rounds are the fewest that pass every test of TestU01 (Salmon et al. 2011, "Parallel random
+# numbers: as easy as 1, 2, 3"). Words lie in 64-bit lanes, where one instruction multiplies them.
+
+U64 = np.uint64
+WORD, BITS, SPARE = U64(0xFFFFFFFF), U64(32), U64(8)
+MULTIPLIERS = U64(0xD2511F53), U64(0xCD9E8D57)
+WEYL = U64(0x9E3779B9), U64(0xBB67AE85)
+RESOLUTION = F32(2.0**-24)
+QUARTER = 256  # counters of a block: each gives one draw to each quarter of it
+
+
+@_inlined
+def _round(c0, c1, c2, c3, k0, k1, i):
+    p0 = c0 * MULTIPLIERS[0]
+    p1 = c2 * MULTIPLIERS[1]
+    k0 = (k0 + U64(i) * WEYL[0]) & WORD
+    k1 = (k1 + U64(i) * WEYL[1]) & WORD
+    return (p1 >> BITS) ^ c1 ^ k0, p1 & WORD, (p0 >> BITS) ^ c3 ^ k1, p0 & WORD
+
+
+@_inlined
+def _as_uniform(word):
+    return F32(np.int32(word >> SPARE)) * RESOLUTION
+
+
+@_jit
+def _draw_block(u_4Q, first, call, k0, k1):
+    for q in range(QUARTER):
+        c0, c1, c2, c3 = _round(first + U64(q), call, U64(0), U64(0), k0, k1, 0)
+        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 1)
+        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 2)
+        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 3)
+        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 4)
+        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 5)
+        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 6)
+        u_4Q[0, q] = _as_uniform(c0)
+        u_4Q[1, q] = _as_uniform(c1)
+        u_4Q[2, q] = _as_uniform(c2)
+        u_4Q[3, q] = _as_uniform(c3)
+
+
+@_Kernel
+def _uniforms(u_N, key, call):
+    block = 4 * QUARTER
+    k0, k1 = key & WORD, key >> BITS
+    for i in prange(-(-len(u_N) // block)):
+        here = u_N[i * block : (i + 1) * block]
+        if len(here) == block:
+            _draw_block(here.reshape(4, QUARTER), U64(i * QUARTER), call, k0, k1)
+        else:
+            u_4Q = np.empty((4, QUARTER), np.float32)
+            _draw_block(u_4Q, U64(i * QUARTER), call, k0, k1)
+            here[:] = u_4Q.reshape(block)[: len(here)]
+
+
+def uniforms(key: int, call: int, shape: tuple[int, ...]) -> Tensor:
+    """Uniforms in [0, 1) with 24 bits: the ``call``-th draw of a stream with a 64-bit key, both below 2^32 blocks."""
+    u = np.empty(shape, np.float32)
+    _uniforms(u.size, u.reshape(-1), U64(key), U64(call))
+    return torch.from_numpy(u)
+
+
+# -- the hidden half-step -----------------------------------------------------------------------------------------
+
+
+@_jit
+def _activity(a_K, beta_K, small_K, gain_K):
+    """e^-|a| and softplus(a) - beta of each unit."""
+    for i in range(len(a_K)):
+        a = a_K[i]
+        small = _exp(-abs(a))
+        small_K[i] = small
+        gain_K[i] = ((ZERO if a < ZERO else a) + _log1p(small)) - beta_K[i]
+
+
+@_jit
+def _depths(gain_K, order_K, t_K):
+    """t_k for each position. Eqs. 4-5."""
+    t = 0.0
+    for k in range(len(t_K)):
+        t += gain_K[order_K[k]]
+        t_K[k] = t
+
+
+@_jit
+def _largest(t_K):
+    """The largest t, or NaN where the last is; four at a time, because each must wait for the one before."""
+    a = b = c = d = -np.inf
+    whole = len(t_K) // 4 * 4
+    for k in range(0, whole, 4):
+        a = t_K[k] if t_K[k] > a else a
+        b = t_K[k + 1] if t_K[k + 1] > b else b
+        c = t_K[k + 2] if t_K[k + 2] > c else c
+        d = t_K[k + 3] if t_K[k + 3] > d else d
+    for k in range(whole, len(t_K)):
+        a = t_K[k] if t_K[k] > a else a
+    a, c = b if b > a else a, d if d > c else c
+    return t_K[-1] if np.isnan(t_K[-1]) else (c if c > a else a)
+
+
+@_jit
+def _first(t_K, value):
+    for k in range(len(t_K)):
+        if t_K[k] == value:
+            return k
+    return 0
+
+
+@_jit
+def _weights(t_K, peak, w_K):
+    """e^(t - peak), unnormalised p(z | v). In two loops, because one with both widths in it stays scalar."""
+    for k in range(len(t_K)):
+        w_K[k] = F32(t_K[k] - peak)
+    for k in range(len(w_K)):
+        w_K[k] = _exp(w_K[k])
+
+
+@_jit
+def _suffixes(w_K, beyond, deeper_K):
+    """Sums of the weights from each position on: the deep end first, so that small probabilities keep their digits."""
+    deeper = beyond
+    for k in range(len(w_K) - 1, -1, -1):
+        deeper += w_K[k]
+        deeper_K[k] = deeper
+
+
+@_jit
+def _table(gain_K, order_K, kind, tail, t_K, w_K, deeper_K):
+    """The z-table over positions, and what is proportional to P(z >= k | v); returned, that of z beyond the table."""
+    _depths(gain_K, order_K, t_K)
+    peak = _largest(t_K)
+    beyond = 0.0
+    if kind == INFINITE:
+        t_tail = t_K[-1] + tail
+        peak = peak if t_tail <= peak else t_tail
+        beyond = float(_exp(F32(t_tail - peak)))
+    _weights(t_K, peak, w_K)
+    _suffixes(w_K, beyond, deeper_K)
+    return beyond
+
+
+@_jit
+def _inverted(deeper_K, beyond, u):
+    """z by inversion of P(z >= k), given what is proportional to it. Eq. 16."""
+    threshold = u * deeper_K[0]
+    z = 2 if threshold < beyond else 1
+    for k in range(1, len(deeper_K)):
+        z += 1 if threshold < deeper_K[k] else 0
+    return z
+
+
+@_jit
+def _switch(small_K, a_K, u_K, rank_K, z, h_K):
+    """h_i = 1 where i is among the first z positions and u < s(a_i). Eq. 12."""
+    for i in range(len(a_K)):
+        on = u_K[i] * (ONE + small_K[i]) < (small_K[i] if a_K[i] < ZERO else ONE)
+        h_K[i] = ONE if on and rank_K[i] < z else ZERO
+
+
+@_jit
+def _ranks(order_K):
+    rank_K = np.empty(len(order_K), np.int32)
+    for k in range(len(order_K)):
+        rank_K[order_K[k]] = k
+    return rank_K
+
+
+@_Kernel
+def _hidden_sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK, z_B, h_BK):
+    B, K = a_BK.shape
+    rank_K = _ranks(order_K)
+    limit = K if kind == INFINITE else size
+    for b in prange(B):
+        single_3K, double_2K = np.empty((3, K), np.float32), np.empty((2, K), np.float64)
+        small_K, gain_K, w_K = single_3K[0], single_3K[1], single_3K[2, :limit]
+        t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+        _activity(a_BK[b], beta_K, small_K, gain_K)
+        z = size
+        if kind != FIXED:
+            beyond = _table(gain_K, order_K, kind, tail, t_K, w_K, deeper_K)
+            z = _inverted(deeper_K, beyond, u_B[b])
+        z_B[b] = z
+        _switch(small_K, a_BK[b], u_BK[b], rank_K, z, h_BK[b])
+
+
+def hidden_sample(
+    a_BK: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float, u_B: Tensor, u_BK: Tensor
+) -> tuple[Tensor, Tensor]:
+    """z ~ p(z | v) in 1..K+1, then h ~ p(h | v, z) over units: (B,) int64 and (B, K). Eqs. 12 and 16."""
+    a = _array(a_BK)
+    z_B, h_BK = np.empty(len(a), np.int64), np.empty_like(a)
+    _hidden_sample(
+        a.size, a, _array(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B), _array(u_BK), z_B, h_BK
+    )
+    return torch.from_numpy(z_B), torch.from_numpy(h_BK)
+
+
+@_jit
+def _reach(deeper_K, order_K, size, p_K, reach_K):
+    """P(z >= position of i | v) by unit, 0 for padding. Eq. 16."""
+    share = 1.0 / deeper_K[0]
+    for k in range(len(deeper_K)):
+        p = deeper_K[k] * share
+        p_K[k] = F32(0.0 if p < NEGLIGIBLE else p)
+    for k in range(len(p_K)):
+        if order_K[k] < size:
+            reach_K[order_K[k]] = p_K[k]
+
+
+@_jit
+def _activate(a_K, small_K, active_K):
+    for i in range(len(a_K)):
+        p = (small_K[i] if a_K[i] < ZERO else ONE) / (ONE + small_K[i])
+        active_K[i] = ZERO if p < NEGLIGIBLE32 else p
+
+
+@_Kernel
+def _hidden_reach(a_BK, order_K, beta_K, size, kind, tail, u_B, reach_BK, active_BK, z_B, mode_B):
+    B, K = a_BK.shape
+    limit = K if kind == INFINITE else size
+    for b in prange(B):
+        single_3K, double_2K = np.empty((3, K), np.float32), np.empty((2, K), np.float64)
+        small_K, gain_K, w_K = single_3K[0], single_3K[1], single_3K[2, :limit]
+        t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+        _activity(a_BK[b], beta_K, small_K, gain_K)
+        _activate(a_BK[b], small_K, active_BK[b])
+        reach_BK[b] = ZERO
+        if kind == FIXED:
+            reach_BK[b, :size] = ONE
+            z_B[b] = mode_B[b] = size
+        else:
+            beyond = _table(gain_K, order_K, kind, tail, t_K, w_K, deeper_K)
+            z_B[b] = _inverted(deeper_K, beyond, u_B[b])
+            mode_B[b] = 1 + _first(t_K[:size], _largest(t_K[:size]))
+            _reach(deeper_K, order_K, size, w_K, reach_BK[b])
+
+
+def hidden_reach(
+    a_BK: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float, u_B: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """What the gradients and the growth need of p(z, h | v). Eqs. 15-16, and 33 of sec. 4.1.
+
+    P(z >= position of i | v) for each unit, 0 for padding, and s(a_i): both (B, K); then z ~ p(z | v) in 1..K+1 and
+    the first argmax of p(z | v) over z <= l: both (B,), int64. What is below ``NEGLIGIBLE`` reads 0.
+    """
+    a = _array(a_BK)
+    reach_BK, active_BK = np.empty_like(a), np.empty_like(a)
+    z_B, mode_B = np.empty(len(a), np.int64), np.empty(len(a), np.int64)
+    _hidden_reach(
+        a.size, a, _array(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B),
+        reach_BK, active_BK, z_B, mode_B,
+    )  # fmt: skip
+    return torch.from_numpy(reach_BK), torch.from_numpy(active_BK), torch.from_numpy(z_B), torch.from_numpy(mode_B)
+
+
+# -- the visible half-step ----------------------------------------------------------------------------------------
+
+
+@_jit
+def _switch_row(field_D, u_D, v_D):
+    for j in range(len(field_D)):
+        small = _exp(-abs(field_D[j]))
+        v_D[j] = ONE if u_D[j] * (ONE + small) < (small if field_D[j] < ZERO else ONE) else ZERO
+
+
+@_Kernel
+def _sample_bernoulli(field_BD, u_BD, v_BD):
+    for b in prange(len(field_BD)):
+        _switch_row(field_BD[b], u_BD[b], v_BD[b])
+
+
+def sample_bernoulli(field_BD: Tensor, u_BD: Tensor) -> Tensor:
+    """v_j = 1 with probability s(field_j): (B, D). Eq. 13."""
+    field = _array(field_BD)
+    v_BD = np.empty_like(field)
+    _sample_bernoulli(field.size, field, _array(u_BD), v_BD)
+    return torch.from_numpy(v_BD)
+
+
+# -- annealing ----------------------------------------------------------------------------------------------------
+
+
+@_jit
+def _scaled(a_K, tau, scaled_K):
+    for i in range(len(a_K)):
+        scaled_K[i] = tau * a_K[i]
+
+
+@_jit
+def _pulled(gain_K, kappa, t_K):
+    """t_k less kappa (l - k), for k = 1..l; returned, t_l."""
+    t, K = 0.0, len(gain_K)
+    for k in range(K):
+        t += gain_K[k]
+        t_K[k] = t - kappa * (K - 1 - k)
+    return t
+
+
+@_jit
+def _log_sum(gain_K, kind, tail, kappa, t_K, w_K, deeper_K):
+    """ln sum_z e^t, and what is proportional to P(z > l); ``deeper_K`` to P(z >= k)."""
+    last = _pulled(gain_K, kappa, t_K)
+    if kind == FIXED:
+        return last, 0.0
+    peak, beyond = _largest(t_K), 0.0
+    if kind == INFINITE:
+        peak = peak if last + tail <= peak else last + tail
+        beyond = float(_exp(F32(last + tail - peak)))
+    _weights(t_K, peak, w_K)
+    _suffixes(w_K, beyond, deeper_K)
+    return peak + np.log(deeper_K[0]), beyond
+
+
+@_Kernel
+def _annealed_sample(
+    a_BK, beta_K, kind, tail, tau_2B, kappa_2B, u_B, u_BK, position_K, log_2B, h_BK
+):  # fmt: skip
+    B, K = a_BK.shape
+    for b in prange(B):
+        single_4K, double_2K = np.empty((4, K), np.float32), np.empty((2, K), np.float64)
+        scaled_K, small_K, gain_K, w_K = single_4K[0], single_4K[1], single_4K[2], single_4K[3]
+        t_K, deeper_K = double_2K[0], double_2K[1]
+        beyond = 0.0
+        for point in range(2):
+            _scaled(a_BK[b], F32(tau_2B[point, b]), scaled_K)
+            _activity(scaled_K, beta_K, small_K, gain_K)
+            log_2B[point, b], beyond = _log_sum(gain_K, kind, tail, kappa_2B[point, b], t_K, w_K, deeper_K)
+        z = K if kind == FIXED else _inverted(deeper_K, beyond, u_B[b])
+        _switch(small_K, scaled_K, u_BK[b], position_K, z, h_BK[b])
+
+
+def annealed_sample(
+    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat, u_B: Tensor, u_BK: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """ln sum_z e^t at two points of a path, (B,) each, float64, and h (B, K) sampled at the second."""
+    a = _array(a_BK)
+    B, K = a.shape
+    tau_2B, kappa_2B = (
+        np.stack([np.broadcast_to(first.numpy(), B), np.broadcast_to(second.numpy(), B)])
+        for first, second in zip(here, there, strict=True)
+    )
+    log_2B, h_BK = np.empty((2, B)), np.empty_like(a)
+    _annealed_sample(
+        4 * a.size, a, _array(beta_K), KINDS[kind], tail, tau_2B, kappa_2B, _array(u_B), _array(u_BK),
+        np.arange(K, dtype=np.int32), log_2B, h_BK,
+    )  # fmt: skip
+    return torch.from_numpy(log_2B[0]), torch.from_numpy(log_2B[1]), torch.from_numpy(h_BK)
+
+
+# -- the update ---------------------------------------------------------------------------------------------------
+
+
+@_jit
+def _descend(weight_D, gradient_D, squares_D, young, rate, threshold, l2, epsilon):
+    """One row of an AdaGrad step, at the plain rate while it is young; then the soft threshold of L1."""
+    for j in range(len(weight_D)):
+        slope = gradient_D[j] + l2 * weight_D[j]
+        squares = squares_D[j] + slope * slope
+        moved = weight_D[j] - rate * slope / (ONE if young else np.sqrt(squares) + epsilon)
+        # Comparisons that are false for NaN keep it.
+        shrunk = abs(moved) - threshold
+        shrunk = ZERO if shrunk < ZERO else shrunk
+        weight_D[j] = -shrunk if moved < ZERO else shrunk
+        squares_D[j] = squares
+
+
+@_reassociated
+def _squared_norm(weight_D):
+    total = ZERO
+    for j in range(len(weight_D)):
+        total += weight_D[j] * weight_D[j]
+    return total
+
+
+@_Kernel
+def _update(weight_KD, gradient_KD, squares_KD, age_K, warm_up, rate, threshold, l2, max_norm, epsilon):
+    for i in prange(len(weight_KD)):
+        young = age_K[i] < warm_up
+        _descend(weight_KD[i], gradient_KD[i], squares_KD[i], young, rate, threshold, l2, epsilon)
+        norm = np.sqrt(_squared_norm(weight_KD[i]))
+        if norm > max_norm:
+            factor = max_norm / norm
+            for j in range(weight_KD.shape[1]):
+                weight_KD[i, j] *= factor
+
+
+def update_weights_(
+    parameter_KD: Tensor,
+    gradient_KD: Tensor,
+    squares_KD: Tensor,
+    age_K: Tensor,
+    lr: Tensor,
+    l1: float,
+    l2: float,
+    max_norm: float | None,
+    *,
+    warm_up: int = 10,
+    epsilon: float = 1e-8,
+) -> None:
+    """One AdaGrad step of a matrix whose rows belong to hidden units, with L2, the L1 threshold and the row norm.
+
+    Changes the parameter and its sum of squares. Rows younger than ``warm_up`` move at the plain rate.
+    """
+    rate = F32(lr)
+    _update(
+        parameter_KD.numel(), parameter_KD.numpy(), _array(gradient_KD), squares_KD.numpy(), _array(age_K), warm_up,
+        rate, F32(rate * F32(l1)), F32(l2), F32(np.inf if max_norm is None else max_norm), F32(epsilon),
+    )  # fmt: skip
+
+
+def _array(tensor: Tensor) -> Any:
+    """The tensor's own memory, or a copy where it is a view with gaps."""
+    return tensor.contiguous().numpy()

@@ -1,0 +1,325 @@
+"""The compiled twins against the reference, decision by decision, on fresh random input."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chi2, kstest
+
+from irbm.models import Fixed, Infinite, Machine, Ordered
+from irbm.ops import compiled, dispatch, reference
+from irbm.ops.noise import CountedStream, Stream, stream
+from irbm.ops.reference import Heat
+
+needs_numba = pytest.mark.skipif(not compiled.available(), reason="numba is not installed")
+
+DEPTHS = [Fixed(), Ordered(), Infinite(), Ordered(penalty="softplus"), Infinite(penalty="softplus")]
+SIZES = [(1, 1, 1), (3, 5, 5), (7, 5, 37), (64, 100, 160), (100, 500, 544)]  # examples, size, capacity
+NAMES = [f"{type(d).__name__}-{getattr(d, 'penalty', '')}" for d in DEPTHS]
+
+
+def hidden_input(depth, B, l, K, seed, scale=3.0):
+    """Activations, a permuted order with padding behind it, penalties, size, kind, tail."""
+    rng = torch.Generator().manual_seed(seed)
+    a_BK = scale * torch.randn(B, K, generator=rng)
+    c_K = torch.randn(K, generator=rng)
+    a_BK[:, l:] = 0
+    c_K[l:] = 0
+    order_K = torch.cat([torch.randperm(l, generator=rng), torch.arange(l, K)])
+    return a_BK, order_K, depth.penalties(c_K), torch.tensor(l), depth.kind, depth.tail
+
+
+def uniforms(*shape, seed):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@needs_numba
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("B", "l", "K"), SIZES)
+@pytest.mark.parametrize("depth", DEPTHS, ids=NAMES)
+class TestHiddenSide:
+    def test_same_samples(self, depth, B, l, K, threads, use_threads):
+        use_threads(threads)
+        differing = 0
+        for seed in range(5):
+            given = hidden_input(depth, B, l, K, seed)
+            u_B, u_BK = uniforms(B, seed=seed + 100), uniforms(B, K, seed=seed + 200)
+            z_B, h_BK = compiled.hidden_sample(*given, u_B, u_BK)
+            expected_z, expected_h = reference.hidden_sample(*given, u_B, u_BK)
+            same = z_B == expected_z
+            differing += int((~same).sum()) + int((h_BK != expected_h)[same].sum())
+            assert (h_BK[:, l:] == 0).all() or depth.kind == "infinite"
+        # A uniform has 24 bits: about one decision in ten million falls between two roundings of a probability.
+        assert differing <= (1 if 5 * B * K > 100_000 else 0)
+
+    def test_same_reach(self, depth, B, l, K, threads, use_threads):
+        use_threads(threads)
+        given = hidden_input(depth, B, l, K, seed=7)
+        u_B = uniforms(B, seed=8)
+        reach, active, z_B, mode_B = compiled.hidden_reach(*given, u_B)
+        expected = reference.hidden_reach(*given, u_B)
+        torch.testing.assert_close(reach, expected[0], rtol=2e-5, atol=1e-15)
+        torch.testing.assert_close(active, expected[1], rtol=1e-6, atol=1e-15)
+        assert torch.equal(z_B, expected[2])
+        assert torch.equal(mode_B, expected[3])
+        assert (reach[:, l:] == 0).all()
+
+
+@needs_numba
+class TestExtremes:
+    @pytest.mark.parametrize("depth", DEPTHS, ids=NAMES)
+    @pytest.mark.parametrize("scale", [1e-6, 40.0, 1e4])
+    def test_any_scale(self, depth, scale):
+        given = hidden_input(depth, 40, 90, 96, seed=3, scale=scale)
+        u_B, u_BK = uniforms(40, seed=1), uniforms(40, 96, seed=2)
+        for ours, expected in zip(
+            (*compiled.hidden_sample(*given, u_B, u_BK), *compiled.hidden_reach(*given, u_B)),
+            (*reference.hidden_sample(*given, u_B, u_BK), *reference.hidden_reach(*given, u_B)),
+            strict=True,
+        ):
+            torch.testing.assert_close(ours, expected, rtol=2e-5, atol=1e-15)
+
+    def test_a_hundred_thousand_nats_decide_nothing(self):
+        """t grows to 1e5 while z hangs on differences of one: float32 sums would lose them."""
+        gain_K = torch.tensor([1e4] * 10 + [0.5, -0.5, 0.25, -0.25])
+        beta_K = torch.zeros(14)
+        a_BK = torch.where(gain_K > 1, gain_K, torch.log(torch.expm1(gain_K + 1)))[None]
+        beta_K[10:] = 1.0
+        given = (a_BK, torch.arange(14), beta_K, torch.tensor(14), "ordered", -np.inf)
+        reach, *_ = compiled.hidden_reach(*given, torch.tensor([0.5]))
+        weights = np.exp(np.array([0.0, 0.5, 0.0, 0.25, 0.0]))
+        expected = weights[::-1].cumsum()[::-1] / weights.sum()
+        np.testing.assert_allclose(reach[0, 9:], expected, rtol=1e-5)
+
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    @pytest.mark.parametrize("depth", DEPTHS[1:], ids=NAMES[1:])
+    def test_nan_is_not_hidden(self, depth, bad):
+        given = hidden_input(depth, 3, 20, 24, seed=1)
+        given[0][1, 4] = bad
+        reach, active, _, _ = compiled.hidden_reach(*given, torch.full((3,), 0.5))
+        assert reach[1, :20].isnan().all()
+        assert not reach[[0, 2]].isnan().any()
+        assert active[1, 4].isnan() == np.isnan(bad)
+
+    def test_no_product_of_reach_and_activity_is_denormal(self):
+        given = hidden_input(Infinite(), 50, 400, 416, seed=1, scale=30.0)
+        reach, active, _, _ = compiled.hidden_reach(*given, uniforms(50, seed=1))
+        on = (reach * active / 50).numpy()
+        assert (on[on > 0] >= np.finfo(np.float32).tiny).all()
+        assert (on == 0).any()
+
+
+@needs_numba
+class TestVisibleSide:
+    @pytest.mark.parametrize("threads", [1, 2])
+    @pytest.mark.parametrize("scale", [0.0, 3.0, 100.0])
+    @pytest.mark.parametrize("shape", [(1, 1), (5, 64), (100, 784)])
+    def test_same_samples(self, shape, scale, threads, use_threads):
+        use_threads(threads)
+        rng = torch.Generator().manual_seed(4)
+        field = scale * torch.randn(shape, generator=rng)
+        u = torch.rand(shape, generator=rng)
+        differing = compiled.sample_bernoulli(field, u) != reference.sample_bernoulli(field, u)
+        assert int(differing.sum()) <= (1 if field.numel() > 10_000 else 0)
+
+    def test_views_are_read_rightly(self):
+        field, u = torch.randn(6, 20), torch.rand(20, 6)
+        assert torch.equal(
+            compiled.sample_bernoulli(field[:, ::2], u.T[:, ::2]), (field.sigmoid() > u.T).float()[:, ::2]
+        )
+
+
+@needs_numba
+class TestUpdate:
+    @pytest.mark.parametrize("threads", [1, 2])
+    @pytest.mark.parametrize(("l1", "l2", "max_norm"), [(0, 0, None), (0.05, 0, None), (0, 0.1, 2.0), (0.02, 0.1, 1.0)])
+    @pytest.mark.parametrize("shape", [(1, 1), (7, 5), (60, 784)])
+    def test_against_float64(self, shape, l1, l2, max_norm, threads, use_threads):
+        use_threads(threads)
+        rng = np.random.default_rng(1)
+        w, g = rng.normal(size=shape), rng.normal(size=shape)
+        s, age = rng.random(shape), rng.integers(0, 20, len(w))
+        tensors = [torch.tensor(x, dtype=torch.float32) for x in (w, g, s)]
+        lr = torch.tensor(0.3)
+        compiled.update_weights_(*tensors, torch.tensor(age), lr, l1, l2, max_norm, warm_up=10, epsilon=1e-8)
+        slope = g + l2 * w
+        squares = s + slope**2
+        moved = w - 0.3 * slope / np.where(age[:, None] < 10, 1.0, np.sqrt(squares) + 1e-8)
+        expected = np.sign(moved) * np.maximum(np.abs(moved) - 0.3 * l1, 0)
+        if max_norm is not None:
+            norm = np.linalg.norm(expected, axis=1, keepdims=True)
+            expected *= np.minimum(1, max_norm / norm)
+        np.testing.assert_allclose(tensors[0], expected, rtol=2e-5, atol=2e-6)
+        np.testing.assert_allclose(tensors[2], squares, rtol=1e-5)
+        if l1:
+            assert ((tensors[0] == 0).numpy() == (expected == 0)).mean() > 0.99
+
+    def test_nan_is_not_hidden(self):
+        w, g, s = torch.ones(3, 4), torch.ones(3, 4), torch.ones(3, 4)
+        g[1, 2] = np.nan
+        compiled.update_weights_(w, g, s, torch.full((3,), 50), torch.tensor(0.1), 0.5, 0.0, 1.0)
+        assert w[1, 2].isnan()
+        assert not w[[0, 2]].isnan().any()
+
+
+def philox(counter, key, rounds):
+    """Philox4x32 in Python's own integers."""
+    c, (k0, k1) = counter, key
+    for i in range(rounds):
+        a, b = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
+        first, second = (k0 + i * 0x9E3779B9) % 2**32, (k1 + i * 0xBB67AE85) % 2**32
+        c = (b >> 32 ^ c[1] ^ first, b % 2**32, a >> 32 ^ c[3] ^ second, a % 2**32)
+    return c
+
+
+@needs_numba
+class TestUniforms:
+    @pytest.mark.parametrize(("key", "call"), [(0, 0), (0x299F31D0A4093822, 0x85A308D3)])
+    def test_against_philox_in_whole_numbers(self, key, call):
+        drawn = compiled.uniforms(key, call, (8 * compiled.QUARTER,)).reshape(2, 4, -1)
+        for counter in (0, 1, compiled.QUARTER - 1, compiled.QUARTER, 2 * compiled.QUARTER - 1):
+            words = philox((counter, call, 0, 0), (key & 0xFFFFFFFF, key >> 32), rounds=7)
+            block, place = divmod(counter, compiled.QUARTER)
+            assert drawn[block, :, place].tolist() == [(word >> 8) * 2.0**-24 for word in words]
+
+    def test_philox_is_its_authors(self):
+        """Their published answers for ten rounds hold the rounds themselves."""
+        assert philox((0,) * 4, (0, 0), 10) == (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)
+        pi = (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0)
+        assert philox(*pi, 10) == (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)
+
+    def test_uniform_and_independent(self):
+        u = compiled.uniforms(2**63 - 1, 5, (400_000,)).double().numpy()
+        assert kstest(u, "uniform").pvalue > 1e-3
+        neighbours = compiled.uniforms(2**63 - 1, 6, (400_000,)).double().numpy()
+        for other in (np.roll(u, 1), np.roll(u, compiled.QUARTER), neighbours):
+            assert abs(np.corrcoef(u, other)[0, 1]) < 4 / np.sqrt(len(u))
+        counts = np.histogram2d(u[::2], u[1::2], bins=16, range=[[0, 1], [0, 1]])[0]
+        expected = len(u) / 2 / 256
+        assert ((counts - expected) ** 2 / expected).sum() < chi2.ppf(0.999, 255)
+
+    @pytest.mark.parametrize("n", [1, 1023, 1024, 1025, 100_000])
+    def test_the_same_for_any_number_of_threads_and_any_length(self, n, use_threads):
+        use_threads(2)
+        shared = compiled.uniforms(9, 1, (n,))
+        use_threads(1)
+        assert torch.equal(shared, compiled.uniforms(9, 1, (n,)))
+        assert torch.equal(shared, compiled.uniforms(9, 1, (200_000,))[:n])
+        assert (shared >= 0).all()
+        assert (shared < 1).all()
+
+    def test_a_stream_is_replayed_from_its_key(self):
+        noise = stream("cpu")
+        assert isinstance(noise, CountedStream)
+        noise.reseed(1, 2, 3)
+        first = [noise(4, 5), noise(4, 5), noise(7)]
+        noise.reseed(1, 2, 3)
+        assert all(torch.equal(a, noise(*a.shape)) for a in first)
+        assert not torch.equal(first[0], first[1])
+        noise.reseed(1, 2, 4)
+        assert not torch.equal(first[0], noise(4, 5))
+
+    def test_float64_keeps_numpys_generator(self):
+        assert isinstance(stream("cpu", torch.float64), Stream)
+
+
+@needs_numba
+class TestDispatch:
+    def test_float32_goes_to_the_kernels_and_float64_to_the_reference(self, monkeypatch):
+        seen = []
+        original = compiled.hidden_sample
+        monkeypatch.setattr(compiled, "hidden_sample", lambda *a: seen.append(a[0].dtype) or original(*a))
+        given = hidden_input(Infinite(), 4, 5, 8, seed=0)
+        for dtype in (torch.float32, torch.float64):
+            noise = stream("cpu", dtype)
+            noise.reseed(0)
+            dispatch.hidden_sample(given[0].to(dtype), *given[1:], noise)
+        assert seen == [torch.float32]
+
+    def test_autograd_goes_to_the_reference(self):
+        assert not compiled.runs_on(torch.zeros(2, requires_grad=True))
+
+
+def test_the_package_trains_without_numba(tmp_path):
+    """Hidden from the import, numba is not needed for anything."""
+    script = """
+import sys
+sys.modules["numba"] = None
+import numpy as np
+from irbm import InfiniteRBM
+from irbm.ops import compiled
+assert not compiled.available()
+X = (np.random.default_rng(0).random((60, 9)) < 0.3).astype(np.uint8)
+model = InfiniteRBM(n_iter=2, batch_size=20, random_state=0).fit(X)
+assert np.isfinite(model.components_).all()
+"""
+    source = Path(compiled.__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONWARNINGS": "default"}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment, cwd=tmp_path, timeout=120)
+
+
+@needs_numba
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_stays_alive(use_threads):
+    use_threads(2)
+    drawn = compiled.uniforms(1, 1, (100_000,)).numpy()
+    child = os.fork()
+    if child == 0:  # NumPy compares: torch's own threads do not live through a fork
+        os._exit(0 if np.array_equal(drawn, compiled.uniforms(1, 1, (100_000,)).numpy()) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def machine(depth, l=30, K=32, D=20, dtype=torch.float32):
+    rng = torch.Generator().manual_seed(0)
+    weights = torch.randn(K, D, generator=rng, dtype=torch.float64).to(dtype)
+    weights[l:] = 0
+    zeros = torch.zeros(K, dtype=dtype)
+    return Machine(weights, zeros, torch.zeros(D, dtype=dtype), torch.arange(K), torch.tensor(l), depth)
+
+
+@needs_numba
+@pytest.mark.parametrize("depth", DEPTHS, ids=NAMES)
+def test_phase_gradients_against_the_closed_form_in_float64(depth):
+    """What training computes by the kernels is the exact gradient of the free energy."""
+    small, exact = machine(depth), machine(depth, dtype=torch.float64)
+    v_BD = (uniforms(25, 20, seed=3) < 0.4).float()
+    noise = stream("cpu")
+    noise.reseed(0)
+    hidden = small.hidden(v_BD, None, noise)
+    ours = small.phase_gradients(v_BD, None, hidden.reach_BK, hidden.active_BK)
+    expected = exact.free_energy_gradients(v_BD.double())
+    for name in ("weights", "hidden_bias", "visible_bias"):
+        torch.testing.assert_close(getattr(ours, name).double(), getattr(expected, name), rtol=1e-5, atol=1e-7)
+
+
+# -- annealing ----------------------------------------------------------------------------------------------------
+
+
+@needs_numba
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("K", [1, 2, 40, 300])
+@pytest.mark.parametrize("kind", ["fixed", "ordered", "infinite"])
+def test_annealed_sums_and_samples_are_those_of_the_twin(kind, K, per_row):
+    B, tail, generator = 50, reference.log_tail(1.01), torch.Generator().manual_seed(K)
+
+    def uniform(*shape):
+        return torch.rand(shape, generator=generator)
+
+    a_BK, beta_K = 6 * torch.randn(B, K, generator=generator), 1.4 * uniform(K)
+    shape = (B,) if per_row else ()
+    here, there = (Heat(uniform(*shape).double(), uniform(*shape).double()) for _ in range(2))
+    u_B, u_BK = uniform(B), uniform(B, K)
+    found = compiled.annealed_sample(a_BK, beta_K, kind, tail, here, there, u_B, u_BK)
+    wanted = reference.annealed_sample(a_BK, beta_K, kind, tail, here, there, u_B, u_BK)
+    for log_sum, expected in zip(found[:2], wanted[:2], strict=True):
+        torch.testing.assert_close(log_sum, expected, rtol=0, atol=2e-6 * K + 2e-6)
+    tau = there.tau[:, None] if per_row else there.tau
+    survival_BZ = reference.survival(reference.annealed_table(a_BK, beta_K, kind, tail, there))
+    at_an_edge = ((survival_BZ - u_B[:, None]).abs() < 1e-5).any(1, keepdim=True)
+    at_an_edge = at_an_edge | ((torch.sigmoid(tau * a_BK) - u_BK).abs() < 1e-5)
+    assert not ((found[2] != wanted[2]) & ~at_an_edge).any()
+    assert at_an_edge.all(1).sum() <= 5  # of fifty rows

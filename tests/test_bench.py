@@ -1,0 +1,213 @@
+"""The benchmark at small sizes: what it times, what it writes. No figure in seconds is judged here."""
+
+import json
+import sys
+import time
+from importlib.metadata import distributions
+
+import numpy as np
+import pytest
+import torch
+
+from irbm import bench, cli
+from irbm.bench import cases, page, peers, steps, timing
+from irbm.bench.steps import Case
+
+SMALL = (Case(12, 6, 5, 1), Case(12, 6, 5, 3, 7))
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Small sizes, one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.setitem(cases.CASES, "cpu", SMALL)
+    monkeypatch.setattr(cases, "SCALING", {"l": (3, 5), "k": (1, 2)})
+    monkeypatch.setattr(cases, "EPOCH", 2)
+    monkeypatch.setattr(cases, "GROWTH_SEGMENTS", 2)
+    monkeypatch.setattr(cases, "ANNEALING_CHAINS", 4)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def result():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(cases.CASES, "cpu", SMALL)
+        patch.setattr(cases, "SCALING", {"l": (3, 5), "k": (1, 2)})
+        patch.setattr(cases, "GROWTH_SEGMENTS", 2)
+        patch.setattr(cases, "ANNEALING_CHAINS", 4)
+        return json.loads(json.dumps(cases.run("cpu", scaling=True, repetitions=2, seed=3)))
+
+
+def run_irbm(monkeypatch, *arguments):
+    monkeypatch.setattr(sys, "argv", ["irbm", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    return ended.value.code or 0
+
+
+class TestTiming:
+    def test_the_median_of_turns(self, monkeypatch):
+        """Each turn takes what the clock says; a slow turn does not move the median."""
+        order, clock = [], [0.0]
+        monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+        def call(name, durations):
+            left = iter(durations)
+
+            def step():
+                order.append(name)
+                clock[0] += next(left)
+
+            return step
+
+        calls = {"a": (call("a", [9, 9, 2, 100, 4]), 2), "b": (call("b", [9, 9, 1, 1, 1]), 1)}
+        timed = timing.interleaved(calls, 3, "cpu")
+        assert order == ["a", "a", "b", "b", *"ababab"]
+        assert timed["a"] == timing.Timing(2.0, 1.0, (1.5, 26.0), 3)
+        assert timed["b"].median == 1.0
+
+
+class TestWhatIsTimed:
+    def test_the_trainer_takes_real_steps(self):
+        ours = steps.trainer(SMALL[0], 4, 0, "cpu")
+        before = ours.machine.weights.clone()
+        ours.run_epoch()
+        assert ours.state.step == 4
+        assert not torch.equal(ours.machine.weights[:6], before)
+        assert int(ours.machine.size) == 6  # held
+        assert (ours.settings.optimizer, ours.settings.persistent, ours.settings.l1 > 0) == ("adagrad", True, True)
+
+    @pytest.mark.parametrize("case", SMALL)
+    def test_the_floor_has_every_product_of_the_step(self, case, monkeypatch):
+        """Counted as the trainer does them: 2 k + 4."""
+
+        class Counting(torch.overrides.TorchFunctionMode):
+            products = 0
+
+            def __torch_function__(self, function, types, arguments=(), named=None):
+                linear = (torch.nn.functional.linear, torch.addmm, torch.mm, torch.Tensor.matmul)
+                Counting.products += function in (*linear, torch.Tensor.__matmul__)
+                return function(*arguments, **(named or {}))
+
+        call = steps.products(case, torch.float32, "cpu")
+        with Counting():
+            call()
+        assert Counting.products == 2 * case.k + 4
+        ours = steps.trainer(case, 1, 0, "cpu")
+        ours.run_epoch()
+        Counting.products = 0
+        with Counting():
+            ours.step(torch.arange(case.B))
+        assert Counting.products == 2 * case.k + 4
+
+    def test_growth_is_timed_between_segments(self):
+        grown = steps.growth(SMALL[0], 2, 0, "cpu")
+        assert grown["first_size"] == 1
+        assert grown["last_size"] > 1
+        assert grown["steps"] == 64
+        assert grown["growing"] > 0
+        assert grown["held"] > 0
+
+    def test_the_plain_peer_learns(self):
+        """Its mean activity moves to the data's: it is a working RBM, not a sketch of one."""
+        case = Case(10, 4, 50, 1)
+        step = peers.plain_torch(case, 0, "cpu")
+        visible = dict(zip(step.__code__.co_freevars, (c.cell_contents for c in step.__closure__), strict=True))
+        torch.manual_seed(0)
+        far = [float((torch.sigmoid(visible["b_D"]) - visible["v_BD"].mean(0)).abs().mean())]
+        for _ in range(2000):
+            step()
+        far.append(float((visible["v_ND"].mean(0) - visible["v_BD"].mean(0)).abs().mean()))
+        assert far[1] < 0.5 * far[0]
+
+    def test_scikit_learn_takes_its_own_step(self):
+        step = peers.scikit_learn(SMALL[0], 0, "cpu")
+        model = next(c.cell_contents for c in step.__closure__ if hasattr(c.cell_contents, "components_"))
+        before = model.components_.copy()
+        step()
+        assert model.components_.dtype == np.float32
+        assert not np.array_equal(before, model.components_)
+
+    def test_who_takes_part(self, monkeypatch):
+        monkeypatch.setattr(peers, "distributions", lambda name: [])
+        assert "scikit-learn BernoulliRBM" in peers.able(SMALL[0], "cpu")
+        assert set(peers.able(SMALL[1], "cpu")) == {"plain RBM, torch eager"}  # it knows no PCD-3
+        assert "scikit-learn BernoulliRBM" not in peers.able(SMALL[0], "cuda")
+        monkeypatch.setattr(peers, "distributions", lambda name: [name])
+        assert "rbms" in peers.able(SMALL[1], "cpu")
+
+    @pytest.mark.skipif(not any(distributions(name="rbms")), reason="rbms is not installed")
+    @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # its own
+    def test_rbms_takes_a_step(self):
+        peers.rbms(SMALL[1], 0, "cpu")()
+
+
+class TestResult:
+    def test_fields(self, result):
+        assert {"commit", "device", "threads", "versions", "date", "seed", "hardware", "load_average"} <= set(result)
+        assert {"python", "torch", "numpy", "scikit-learn"} <= set(result["versions"])
+        assert result["seed"] == 3
+        assert [row["name"] for row in result["steps"]] == [case.name for case in SMALL]
+        for row in (*result["steps"], *result["annealing"]):
+            for timed in row["seconds"].values():
+                low, high = timed["quartiles"]
+                assert 0 < timed["fastest"] <= low <= timed["median"] <= high
+                assert timed["repetitions"] == 2
+        first = result["steps"][0]["seconds"]
+        assert {"irbm", "its matrix products in float32", "plain RBM, torch eager"} <= set(first)
+        assert "scikit-learn BernoulliRBM" in first
+
+    def test_series_change_one_size(self, result):
+        assert [row["l"] for row in result["scaling"]["l"]] == [3, 5]
+        assert [(row["l"], row["k"]) for row in result["scaling"]["k"]] == [(6, 1), (6, 2)]
+
+    def test_page_and_picture(self, result, tmp_path):
+        (tmp_path / "bench_cpu.json").write_text(json.dumps(result))
+        page.write_page(tmp_path, tmp_path / "performance.md")
+        text = (tmp_path / "performance.md").read_text()
+        row = result["steps"][0]["seconds"]
+        share = row["irbm"]["median"] / row["plain RBM, torch eager"]["median"]
+        assert (
+            f"| plain RBM, torch eager | {page.duration(row['plain RBM, torch eager']['median'])} | {share:.2f} |"
+            in text
+        )
+        assert result["commit"] in text
+        assert result["hardware"] in text
+        assert f"torch {result['versions']['torch']}" in text
+        assert "(performance_cpu.png)" in text
+        assert (tmp_path / "performance_cpu.png").read_bytes().startswith(b"\x89PNG")
+
+    @pytest.mark.parametrize(
+        ("seconds", "text"), [(2.5, "2.5 s"), (0.0123456, "12.3 ms"), (0.000155, "155 µs"), (1e-7, "0.1 µs")]
+    )
+    def test_duration(self, seconds, text):
+        assert page.duration(seconds) == text
+
+
+class TestCommand:
+    def test_prints_a_table_and_writes_json(self, monkeypatch, capsys, tmp_path):
+        file = tmp_path / "deep" / "bench.json"
+        assert run_irbm(monkeypatch, "bench", "--device", "cpu", "--json", file, "--repetitions", 1) == 0
+        printed = capsys.readouterr().out
+        assert "irbm takes of it" in printed
+        assert "scikit-learn" in printed
+        written = json.loads(file.read_text())
+        assert written["scaling"] == {}
+        assert len(bench.tables(written)) == 3
+
+    def test_refuses_before_any_work(self, monkeypatch, capsys, tmp_path):
+        monkeypatch.setattr(bench, "run", lambda *a, **k: pytest.fail("it worked"))
+        taken = tmp_path / "taken.json"
+        taken.write_text("mine")
+        assert run_irbm(monkeypatch, "bench", "--device", "cpu", "--json", taken) == 2
+        assert taken.read_text() == "mine"
+        assert run_irbm(monkeypatch, "bench", "--device", "tpu") == 2
+        assert run_irbm(monkeypatch, "bench", "--device", "cpu", "--repetitions", 0) == 2
+        assert run_irbm(monkeypatch, "bench", "--device", "cpu", "--seed", -1) == 2
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        assert run_irbm(monkeypatch, "bench", "--device", "cuda") == 2
+        errors = capsys.readouterr().err
+        for name in ("taken.json", "'tpu'", "repetitions", "seed", "cuda"):
+            assert name in errors
