@@ -16,13 +16,12 @@ from irbm.ops.noise import Noise
 
 STARTS = 512
 SWEEPS = 100
-EXAMPLES = 1536
-STATES_A_PART = 32  # of the base, on average
+PARTS = 16  # of the base
 SMOOTHING = 0.05  # of a fair coin in the means of each part
 
 
 def hunt(machine: Machine, means_D: Tensor | None, examples: Tensor | None, noise: Noise) -> Tensor:
-    """States (n, D) that the machine's own sweeps reach from every kind of start; and examples, where there are some."""
+    """States (n, D) that the machine's own sweeps reach from every kind of start."""
     kinds = [_from_noise, _from_filters, _from_sets]
     each = STARTS // (len(kinds) + (means_D is not None) + (examples is not None))
     starts = [kind(machine, each, noise) for kind in kinds]
@@ -33,11 +32,7 @@ def hunt(machine: Machine, means_D: Tensor | None, examples: Tensor | None, nois
         starts.append(examples[rows.to(examples.device)].to(machine.weights))
     v_BD = torch.cat(starts)
     y_B = (noise(len(v_BD)) * machine.n_classes).long() if machine.n_classes else None
-    found_BD = machine.gibbs(v_BD, y_B, noise, SWEEPS)[0]
-    if examples is None:
-        return found_BD
-    rows = (noise(EXAMPLES) * len(examples)).long().clamp(max=len(examples) - 1)
-    return torch.cat([found_BD, examples[rows.to(examples.device)].to(found_BD)])
+    return machine.gibbs(v_BD, y_B, noise, SWEEPS)[0]
 
 
 def _from_noise(machine: Machine, n: int, noise: Noise) -> Tensor:
@@ -61,7 +56,7 @@ def _from_sets(machine: Machine, n: int, noise: Noise) -> Tensor:
 
 def base_of(states_BD: Tensor, seed: int) -> Base:
     """A mixture with a part for each cluster of the states."""
-    n_parts = min(len(states_BD) // STATES_A_PART, len(torch.unique(states_BD, dim=0)))
+    n_parts = min(PARTS, len(torch.unique(states_BD, dim=0)))
     clusters = KMeans(n_parts, n_init=1, random_state=seed).fit(states_BD.float().cpu().numpy())
     means_MD = torch.from_numpy(clusters.cluster_centers_.astype(np.float64)).to(states_BD.device)
     log_share_M = torch.full((n_parts,), -np.log(n_parts), dtype=torch.float64, device=states_BD.device)
