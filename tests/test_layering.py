@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "experiments": {"models", "training", "evaluation", "estimators", "data", "plots", "files"},
     "bench": {"ops", "models", "training", "evaluation", "experiments", "plots", "files"},
     "runs": {"training", "estimators", "data", "files"},
+    "assessment": {"runs", "models", "evaluation", "estimators", "data"},
     "report": {"runs", "version", "models", "evaluation", "estimators", "data", "plots", "files"},
     "cli": {
         "runs",
@@ -31,6 +32,7 @@ MAY_IMPORT = {
         "data",
         "plots",
         "report",
+        "assessment",
         "bench",
         "files",
     },

@@ -5,7 +5,7 @@ matters only through how many of each kind are on.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -28,9 +28,9 @@ class Known(NamedTuple):
     log_z: float
 
 
-def machines(seed: int = 0, per_kind: int = 3) -> Iterator[Known]:
-    """Every kind of machine with every depth, ``per_kind`` of each."""
-    for kind in (plain, labelled, deep_trap, multimodal, narrow, one_filter, two_filters):
+def machines(kinds: Sequence[str], seed: int = 0, per_kind: int = 3) -> Iterator[Known]:
+    """Machines of these kinds with every depth, ``per_kind`` of each."""
+    for kind in (KINDS[name] for name in kinds):
         for depth in (Fixed(), Ordered(), Infinite(), Infinite(1.1), Infinite(1.05, "softplus")):
             for n in range(per_kind):
                 rng = np.random.default_rng([seed, *f"{kind.__name__} {depth}".encode(), n])
@@ -156,3 +156,10 @@ def _log_binomials(available_F: Array, n_NF: Array) -> Array:
     with np.errstate(invalid="ignore"):
         terms = gammaln(available_F + 1.0) - gammaln(n_NF + 1.0) - gammaln(np.maximum(rest_NF, 0) + 1.0)
     return np.asarray(np.where(rest_NF < 0, -np.inf, terms).sum(1))
+
+
+SMALL: dict[str, Callable[[Rng, Depth], Known]] = {
+    f.__name__: f for f in (plain, labelled, deep_trap, multimodal, narrow)
+}
+LARGE: dict[str, Callable[[Rng, Depth], Known]] = {f.__name__: f for f in (one_filter, two_filters)}
+KINDS = SMALL | LARGE

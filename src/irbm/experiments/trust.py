@@ -1,6 +1,7 @@
 """How far ``log_partition("ais")`` can be trusted: its bracket and verdict on machines whose ln Z is known.
 
-``python -m irbm.experiments.trust`` writes results/trust.json. Nothing is told to the estimator but the machine.
+``python -m irbm.experiments.trust small`` writes results/trust_small.json, ``large`` the machines of 784 x 300 units.
+Nothing is told to the estimator but the machine.
 """
 
 import argparse
@@ -15,7 +16,7 @@ from rich.console import Console
 from rich.progress import track
 
 from irbm.evaluation.estimate import estimate
-from irbm.experiments.known import Known, machines
+from irbm.experiments.known import LARGE, SMALL, Known, machines
 from irbm.experiments.results import stamp, write_json
 
 WRONG = 0.5  # nats by which a value called reliable must not be off
@@ -51,20 +52,24 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("suite", choices=["small", "large"])
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--per-kind", type=int, default=3)
     parser.add_argument("--budget", type=int)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--jobs", type=int, default=1, help="machines at the same time")
-    parser.add_argument("--out", default="results/trust.json")
+    parser.add_argument("--out")
     args = parser.parse_args()
     console = Console(stderr=True)
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-        all_known = machines(args.seed, args.per_kind)
+        all_known = machines(list(SMALL if args.suite == "small" else LARGE), args.seed, args.per_kind)
         jobs = [pool.submit(judge, known, n, args.device, args.budget) for n, known in enumerate(all_known)]
         rows = [job.result() for job in track(jobs, "machines", console=console, disable=not console.is_terminal)]
     settings = {"seed": args.seed, "per_kind": args.per_kind, "budget": args.budget}
-    write_json(args.out, {"settings": settings, **summary(rows), "rows": rows, **stamp(args.device)})
+    write_json(
+        args.out or f"results/trust_{args.suite}.json",
+        {"settings": settings, **summary(rows), "rows": rows, **stamp(args.device)},
+    )
     for row in rows:
         said = "reliable" if row["reliable"] else "not reliable"
         print(

@@ -16,7 +16,7 @@ ROWS = ("weights", "hidden_bias", "label_weights")
 WEIGHTS = ("weights", "label_weights")
 # Updates of a new unit at the plain rate, before AdaGrad's sum of squares means anything. Growth runs away with fewer
 # where chains decide it; labels hold it back, and classifiers learn sooner with fewer.
-WARM_UP = {"generative": 30, "discriminative": 10, "hybrid": 10}
+WARM_UP = {"generative": 20, "discriminative": 10, "hybrid": 10}
 DECAY_STEPS = 1000  # the decaying rate has halved after so many steps
 MOMENTUM_STEPS = 1000  # updates over which a unit's momentum rises
 FIRST_MOMENTUM, LAST_MOMENTUM = 0.5, 0.9
