@@ -31,8 +31,11 @@ OUT = "results/digits_classification.json"
 ORDERS = 5
 COMMON: dict[str, Any] = {"objective": "hybrid", "batch_size": 50, "gibbs_steps": 3, "persistent": False}
 CANDIDATES: list[dict[str, Any]] = [
-    {"alpha": alpha, "learning_rate": rate, "beta": beta, "l1": 1e-4, "n_iter": 200}
-    for alpha, rate, beta in itertools.product([0.1, 0.3], [0.1, 0.2], [1.01, 1.1])
+    {"alpha": alpha, "beta": beta, "l1": l1, "learning_rate": 0.2, "n_iter": 200}
+    for alpha, beta, l1 in [
+        *itertools.product([0.3, 1.0], [1.1, 1.3], [1e-3]),
+        *itertools.product([0.3, 1.0], [1.3], [1e-4]),
+    ]
 ]
 STRENGTHS = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0]  # C of logistic regression
 FEATURES = [{"n_components": n, "learning_rate": rate} for n in (100, 300) for rate in (0.02, 0.05)]
