@@ -295,7 +295,7 @@ def test_other_settings_keep_what_they_can_use():
     assert optim.suited(state, machine, replace(settings, optimizer="constant")).squares == {}
 
 
-@pytest.mark.parametrize(("objective", "warm_up"), [("generative", 30), ("discriminative", 10), ("hybrid", 10)])
+@pytest.mark.parametrize(("objective", "warm_up"), [("generative", 20), ("discriminative", 10), ("hybrid", 10)])
 def test_new_units_warm_up_by_the_objective(objective, warm_up, monkeypatch):
     """A gradient of 0.01: the plain rate moves a weight by 0.01 rates, AdaGrad by more."""
     monkeypatch.undo()
