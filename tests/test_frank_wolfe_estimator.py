@@ -179,6 +179,12 @@ def test_an_rbm_from_it_trains_on():
     assert rbm.score(X) > from_noise.score(X) + 0.8
 
 
+def test_the_rbm_keeps_large_units():
+    model = FrankWolfeRBM.from_parameters(np.full((1, 8), 10.0), [0.0], np.zeros(8))
+    rbm = model.to_rbm().set_params(learning_rate=1e-6, l1=0.0, random_state=0).partial_fit(X)
+    np.testing.assert_allclose(rbm.components_, model.components_, atol=1e-4)
+
+
 def test_features_for_a_classifier():
     """Sixty greedy units tell digits apart as well as a linear rule on all 64 pixels does, or nearly."""
     digits = irbm.data.load("digits")

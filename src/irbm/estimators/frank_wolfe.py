@@ -140,9 +140,12 @@ class FrankWolfeRBM(Boltzmann):
         return self._adopt(state.machine)._with_means(X_ND.double().mean(0))
 
     def to_rbm(self) -> RBM:
-        """The same machine as an `RBM`, whose ``partial_fit`` trains all its parameters together from there on."""
+        """The same machine as an `RBM`, whose ``partial_fit`` trains all its parameters together from there on.
+
+        It has no ``max_norm``: the bound an RBM has by default would cut the first, largest units.
+        """
         rbm = RBM.from_parameters(self.components_, self.intercept_hidden_, self.intercept_visible_)
-        rbm.set_params(binarize=self.binarize, device=self.device, random_state=self.random_state)
+        rbm.set_params(binarize=self.binarize, device=self.device, random_state=self.random_state, max_norm=None)
         return rbm._with_means(self._visible_means)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
