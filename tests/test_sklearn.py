@@ -74,12 +74,12 @@ def assert_same_parameters(a, b):
 
 
 @pytest.mark.filterwarnings(CAST)
-@parametrize_with_checks([cls(n_iter=2, binarize=0.0) for cls in ALL])
+@parametrize_with_checks([cls(n_iter=2, binarize=0.0) for cls in [*ALL, irbm.FrankWolfeRBM]])
 def test_scikit_learns_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("cls", ALL)
+@pytest.mark.parametrize("cls", [*ALL, irbm.FrankWolfeRBM])
 def test_nothing_is_skipped(cls):
     tags = cls().__sklearn_tags__()
     assert not tags._skip_test

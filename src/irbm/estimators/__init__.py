@@ -2,5 +2,6 @@
 
 from irbm.estimators.classifier import InfiniteRBMClassifier, RBMClassifier
 from irbm.estimators.density import RBM, InfiniteRBM, OrderedRBM
+from irbm.estimators.frank_wolfe import FrankWolfeRBM
 
-__all__ = ["RBM", "InfiniteRBM", "InfiniteRBMClassifier", "OrderedRBM", "RBMClassifier"]
+__all__ = ["RBM", "FrankWolfeRBM", "InfiniteRBM", "InfiniteRBMClassifier", "OrderedRBM", "RBMClassifier"]

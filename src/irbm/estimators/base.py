@@ -246,6 +246,10 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def _rng(self, random_state: Any) -> Any:
         return check_random_state(self.random_state if random_state is None else random_state)
 
+    def _seed(self) -> int:
+        """The seed of one training."""
+        return int(self._rng(None).randint(2**31))
+
     def _mask(self, name: str, mask: ArrayLike, shape: tuple[int, ...]) -> NDArray[np.bool_]:
         """A boolean array for the visibles, or for each example's."""
         array = np.asarray(mask)
@@ -265,6 +269,11 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self.binarize is None:
             _check_binary(X)
         return X
+
+    def _binary(self, X: Any) -> NDArray[np.uint8]:
+        """The checked examples as one array of bytes."""
+        dense = X.toarray() if sparse.issparse(X) else X
+        return np.ascontiguousarray(dense > (0 if self.binarize is None else self.binarize)).view(np.uint8)
 
     def _dense_chunks(self, X: Any, dtype: torch.dtype) -> Iterator[Tensor]:
         """Rows of X as 0/1 tensors, few enough at a time to bound memory."""

@@ -9,8 +9,6 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy import sparse
-from sklearn.utils import check_random_state
 from torch import Tensor
 
 from irbm.estimators.base import Boltzmann, check_count, choose_device
@@ -216,14 +214,6 @@ class Trainable(Boltzmann):
             trainer.run()
         self._state, self._history = state, list(state.history)
         return self._adopt(state.machine)._with_means(examples.double().mean(0))
-
-    def _binary(self, X: Any) -> NDArray[np.uint8]:
-        """The checked examples as one array of bytes."""
-        dense = X.toarray() if sparse.issparse(X) else X
-        return np.ascontiguousarray(dense > (0 if self.binarize is None else self.binarize)).view(np.uint8)
-
-    def _seed(self) -> int:
-        return int(check_random_state(self.random_state).randint(2**31))
 
     def prune(self) -> Self:
         """Drop the units whose weights have less than a tenth of the mean norm; training would go on afresh."""

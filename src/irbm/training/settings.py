@@ -63,6 +63,18 @@ RULES: dict[str, Rule] = {
 }
 
 
+def check_fields(settings: Any, rules: dict[str, Rule]) -> None:
+    """Every field of a frozen dataclass against its rule."""
+    for field in fields(settings):
+        accepts, words = rules[field.name]
+        value = getattr(settings, field.name)
+        if isinstance(value, np.generic):  # as a search over an array gives them
+            value = value.item()
+            object.__setattr__(settings, field.name, value)
+        if not accepts(value):
+            raise ValueError(f"{field.name} must be {words}, got {value!r}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """How to train. The estimators' documentation says what each name means."""
@@ -86,13 +98,6 @@ class Settings:
     alpha: float = 0.005
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            accepts, words = RULES[field.name]
-            value = getattr(self, field.name)
-            if isinstance(value, np.generic):  # as a search over an array gives them
-                value = value.item()
-                object.__setattr__(self, field.name, value)
-            if not accepts(value):
-                raise ValueError(f"{field.name} must be {words}, got {value!r}")
+        check_fields(self, RULES)
         if self.n_chains is not None and not self.persistent:
             raise ValueError(f"n_chains={self.n_chains} needs persistent=True: CD starts one chain at each example")

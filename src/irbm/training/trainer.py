@@ -7,7 +7,7 @@ between, size, order, M_t and growth live on the device.
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -41,7 +41,25 @@ def _noise(machine: Machine, *key: int) -> Noise:
 
 
 @dataclass(frozen=True)
-class Report:
+class Row:
+    """A row of a history: numbers with names."""
+
+    @classmethod
+    def restored(cls, row: Any) -> Self:
+        """From a row that was saved; ValueError where it is none."""
+        names = {f.name for f in fields(cls)}
+        may_lack = {f.name for f in fields(cls) if f.default is None}
+        if (
+            not isinstance(row, dict)
+            or set(row) != names
+            or not all(type(v) in (int, float) or (v is None and n in may_lack) for n, v in row.items())
+        ):
+            raise ValueError(f"a row of the history must hold a number for each of {sorted(names)}, got {row!r:.200}")
+        return cls(**row)
+
+
+@dataclass(frozen=True)
+class Report(Row):
     """One epoch, in figures."""
 
     epoch: int  # passes over the data, this one included
@@ -54,18 +72,6 @@ class Report:
     reconstruction_error: float  # mean |v - p(v | p(h | v))| of the last batch
     seconds: float
     validation_score: float | None = None  # by a callback; larger is better
-
-    @classmethod
-    def restored(cls, row: Any) -> "Report":
-        """From a row that was saved; ValueError where it is none."""
-        names = {f.name for f in fields(cls)}
-        if not isinstance(row, dict) or set(row) != names or not all(_is_figure(n, v) for n, v in row.items()):
-            raise ValueError(f"a row of the history must hold a number for each of {sorted(names)}, got {row!r:.200}")
-        return cls(**row)
-
-
-def _is_figure(name: str, value: Any) -> bool:
-    return type(value) in (int, float) or (name == "validation_score" and value is None)
 
 
 @dataclass(eq=False)
