@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 from scipy.special import gammaln, logsumexp
 
 from irbm.evaluation import partition
@@ -110,25 +111,33 @@ def narrow(rng: Rng, depth: Depth) -> Known:
 
 
 def one_filter(rng: Rng, depth: Depth) -> Known:
-    """784 x 300, every unit alike: all on at the pattern, or all off in the noise."""
-    w, c, b = _filter(rng)
-    return _counted("one filter", depth, [(w, c)], np.zeros(300, int), b)
+    """784 x 300, every unit alike: all on at the pattern, or all off in the noise, with a wide barrier between."""
+    b = np.full(784, rng.uniform(-2.5, -1.0))
+    return _counted("one filter", depth, [_filter(rng, depth, b, 300)], np.zeros(300, int), b)
 
 
 def two_filters(rng: Rng, depth: Depth) -> Known:
     """784 x 300, units of two kinds, mixed or one kind after the other."""
-    (w, c, b), (w2, c2, _) = _filter(rng), _filter(rng)
+    b = np.full(784, rng.uniform(-2.5, -1.0))
     kinds = np.arange(300) % 2 if rng.random() < 0.5 else np.arange(300) // 150
-    return _counted("two filters", depth, [(w, c), (w2, c2)], kinds, b)
+    return _counted("two filters", depth, [_filter(rng, depth, b, 150) for _ in range(2)], kinds, b)
 
 
-def _filter(rng: Rng) -> tuple[Array, float, Array]:
-    """Weights that 300 units together use to switch 784 visibles from sparse noise to a pattern."""
-    D, background = 784, rng.uniform(-2.5, -1.0)
-    on = rng.random(D) < rng.uniform(0.2, 0.5)
-    w = np.where(on, rng.uniform(0.01, 0.03), -rng.uniform(0.0, 0.02))
-    overlap = w[on].sum() * 0.9
-    return w, float(rng.uniform(0.0, 1.5) - overlap), np.full(D, background)
+def _filter(rng: Rng, depth: Depth, b: Array, units: int) -> tuple[Array, float]:
+    """Weights and bias of so many units alike, which hold a pattern that outweighs the noise by -3 to 40 nats."""
+    on = rng.random(len(b)) < rng.uniform(0.2, 0.5)
+    w = np.where(on, rng.uniform(0.01, 0.03), -rng.uniform(0.0, 0.02)) * 300 / units
+    wanted = rng.uniform(-3, 40)
+    n_N = np.arange(units + 1)
+    log_v_N = np.logaddexp(0, b + n_N[:, None] * w).sum(1) + _log_binomials(np.array([units]), n_N[:, None])
+
+    def excess(c: float) -> float:
+        each = float(depth.penalties(torch.tensor([c], dtype=torch.float64)))
+        pattern = logsumexp((log_v_N + c * n_N)[units // 4 :]) - units * each
+        noise = log_v_N[0] + max(0.0, units * (float(np.logaddexp(0, c)) - each))
+        return float(pattern - noise) - wanted
+
+    return w, float(brentq(excess, -30.0, 10.0))
 
 
 def _counted(kind: str, depth: Depth, filters: list[tuple[Array, float]], kinds: NDArray[np.int64], b: Array) -> Known:
