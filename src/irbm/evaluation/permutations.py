@@ -51,7 +51,7 @@ def averaged_likelihood(
         raise ValueError(f"m, the units to permute, must be in 1..{int(machine.size)}, got {m}")
     orders = [permuted(machine, m, noise) for _ in range(n)]
     found = [log_partition(order) for order in orders]
-    minus_f_NX = torch.stack([-_free_energy(order, X) for order in orders])
+    minus_f_NX = torch.stack([-free_energies(order, X) for order in orders])
 
     def average(log_z: list[float]) -> float:
         log_p_NX = minus_f_NX - torch.tensor(log_z, dtype=torch.float64)[:, None]
@@ -69,6 +69,7 @@ def averaged_likelihood(
     )
 
 
-def _free_energy(machine: Machine, X: Tensor) -> Tensor:
+def free_energies(machine: Machine, X: Tensor) -> Tensor:
+    """F(v) of many examples, a part at a time: (n,), on the CPU."""
     parts = (X[at : at + ROWS].to(machine.weights) for at in range(0, len(X), ROWS))
     return torch.cat([machine.free_energy(v_BD).cpu() for v_BD in parts])

@@ -61,15 +61,15 @@ def main() -> None:
     parser.add_argument("--out")
     args = parser.parse_args()
     console = Console(stderr=True)
+    out = args.out or f"results/trust_{args.suite}.json"
+    settings = {"seed": args.seed, "per_kind": args.per_kind, "budget": args.budget}
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
         all_known = machines(list(SMALL if args.suite == "small" else LARGE), args.seed, args.per_kind)
         jobs = [pool.submit(judge, known, n, args.device, args.budget) for n, known in enumerate(all_known)]
-        rows = [job.result() for job in track(jobs, "machines", console=console, disable=not console.is_terminal)]
-    settings = {"seed": args.seed, "per_kind": args.per_kind, "budget": args.budget}
-    write_json(
-        args.out or f"results/trust_{args.suite}.json",
-        {"settings": settings, **summary(rows), "rows": rows, **stamp(args.device)},
-    )
+        rows = []
+        for job in track(jobs, "machines", console=console, disable=not console.is_terminal):
+            rows.append(job.result())  # written after each, so that an end before the last loses little
+            write_json(out, {"settings": settings, **summary(rows), "rows": rows, **stamp(args.device)})
     for row in rows:
         said = "reliable" if row["reliable"] else "not reliable"
         print(
