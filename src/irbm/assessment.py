@@ -66,7 +66,7 @@ def _about_order(
     model: Any, examples: Dataset, X: NDArray[np.uint8], effort: dict[str, Any], n_permutations: int, progress: Progress
 ) -> Iterator[tuple[str, Any]]:
     """What becomes of a machine that has an order: of p(z <= M), of the average over orders, of the plain RBM."""
-    regrouped = int(model.history_[-1]["regrouped"])
+    regrouped = model._report().regrouped
     if not isinstance(model.machine_.depth, Fixed) and regrouped:
         mean = order_invariance(model.machine_, torch.from_numpy(examples.train.X), regrouped)
         yield "order", {"regrouped": regrouped, "mean_log_p_z_up_to_regrouped": mean}
