@@ -41,6 +41,13 @@ def test_a_mode_that_noise_never_reaches_is_found(depth):
     assert not ((found > 0.7) & (found < 0.95)).any()
 
 
+def test_a_filter_is_asked_alone_and_as_if_there_were_many():
+    """One of these units moves the visibles little; together they hold all of them at 1."""
+    share = modes._from_filters(bimodal(Fixed()), 400, noise_of(5)).mean(1)
+    assert (share < 0.6).double().mean() > 0.1
+    assert (share > 0.95).double().mean() > 0.3
+
+
 def test_examples_and_means_are_starts_too():
     machine, noise = bimodal(Fixed()), noise_of(1)
     means, examples = torch.full((D,), 0.5, dtype=torch.float64), torch.ones(3, D, dtype=torch.uint8)
