@@ -6,7 +6,7 @@ matters only through how many of each kind are on.
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -159,7 +159,7 @@ def _counted(kind: str, depth: Depth, filters: list[tuple[Array, float]], kinds:
     return Known(_name(kind, machine), machine, float(logsumexp(table)))
 
 
-def _log_binomials(available_F: Array, n_NF: Array) -> Array:
+def _log_binomials(available_F: NDArray[Any], n_NF: NDArray[Any]) -> Array:
     """ln prod_f C(available_f, n_f), -inf where there are not as many."""
     rest_NF = available_F - n_NF
     with np.errstate(invalid="ignore"):
