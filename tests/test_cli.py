@@ -4,14 +4,17 @@
 """
 
 import csv
+import json
 import math
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.image
@@ -23,10 +26,11 @@ from safetensors.torch import load_file
 import irbm.report
 from irbm import cli, data
 from irbm.data import sources
+from irbm.evaluation import ais, estimate, modes
 from irbm.runs import Run
 
 SOURCE = Path(__file__).parent.parent / "src"
-COMMANDS = ("train", "report", "sample", "data", "bench", "demo")
+COMMANDS = ("train", "evaluate", "report", "sample", "data", "bench", "demo")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -442,7 +446,7 @@ def test_usage_errors_have_status_2(irbm_):
     assert irbm_("fly").status == 2
 
 
-@pytest.mark.parametrize("command", ["report", "sample"])
+@pytest.mark.parametrize("command", ["report", "sample", "evaluate"])
 def test_commands_refuse_what_is_no_finished_run(irbm_, tmp_path, trained, command):
     more = ("--out", tmp_path / "samples.npy") if command == "sample" else ()
     outcome = irbm_(command, tmp_path, *more)
@@ -453,6 +457,137 @@ def test_commands_refuse_what_is_no_finished_run(irbm_, tmp_path, trained, comma
     assert outcome.status == 1
     assert said_why(outcome, "--resume")
     assert [path.name for path in tmp_path.iterdir()] == ["config.toml"]
+
+
+# -- evaluate -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick_annealing(monkeypatch):
+    for name, value in {"CHAINS": 60, "SWEEPS": 20, "TEMPERED": 10, "LADDER": 8}.items():
+        monkeypatch.setattr(estimate, name, value)
+    for room, name, value in ((modes, "STARTS", 100), (modes, "SWEEPS", 20), (ais, "PILOT_POINTS", 20)):
+        monkeypatch.setattr(room, name, value)
+
+
+@pytest.fixture
+def verdict_is(monkeypatch):
+    """Makes every annealed estimate reliable, or not."""
+    true = estimate.verdict
+
+    def force(reliable):
+        forced = lambda *given: replace(true(*given), reliable=reliable, reason="because I say so")  # noqa: E731
+        monkeypatch.setattr(estimate, "verdict", forced)
+
+    return force
+
+
+@pytest.fixture
+def copied(trained, tmp_path):
+    """A copy of the finished run, to write into."""
+    return Run(shutil.copytree(trained, tmp_path / "copy"))
+
+
+def strict(text):
+    """JSON as other programs read it: without nan and infinities."""
+
+    def refuse(name):
+        raise AssertionError(f"{name} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_evaluate_writes_and_prints_what_it_found(irbm_, copied, quick_annealing, verdict_is):
+    verdict_is(True)
+    outcome = irbm_("evaluate", copied.path, "--budget", 20, "--permutations", 1, "--seed", 7, "--data", "validation")
+    assert outcome.status == 0, outcome.err
+    found = strict(copied.evaluation_file.read_text())
+    assert found["data"] == {"set": "digits", "split": "validation", "examples": 297}
+    assert found["seed"] == 7
+    assert found["commit"]
+    assert {"python", "torch", "numpy"} <= set(found["versions"])
+    log_z, own, model = found["log_partition"], found["log_likelihood"], copied.model()
+    assert (log_z["method"], log_z["reliable"], own["reliable"]) == ("ais", True, True)
+    minus_f = -model.free_energy(data.load("digits").validation.X)
+    assert own["value"] == pytest.approx(minus_f.mean() - log_z["value"])
+    assert own["lower"] == pytest.approx(minus_f.mean() - log_z["upper"])
+    assert own["upper"] == pytest.approx(minus_f.mean() - log_z["lower"])
+    assert own["lower"] < own["value"] < own["upper"]
+    assert own["stderr_of_examples"] == pytest.approx(minus_f.std(ddof=1) / math.sqrt(297))
+    assert {(trial["side"], trial["n_points"]) for trial in log_z["trials"]} == {("forward", 20), ("reverse", 20)}
+    averaged = found["average_over_orders"]
+    assert averaged["lower"] < averaged["value"] < averaged["upper"]
+    assert averaged["stderr"] is None  # of one order
+    assert found["size"]["n_components"] == model.n_components_
+    for line in (own, averaged, found["as_plain_rbm"]):
+        assert f"[{line['lower']:.2f}, {line['upper']:.2f}]" in outcome.out
+    assert str(copied.evaluation_file) in outcome.out.replace("\n", "")
+    assert matplotlib.image.imread(copied.path / "evaluation.png").std() > 0
+
+
+def test_an_unreliable_evaluation_has_status_3_and_is_marked_in_the_report(
+    irbm_, copied, quick_annealing, verdict_is, monkeypatch
+):
+    verdict_is(False)
+    outcome = irbm_("evaluate", copied.path, "--budget", 20)
+    assert outcome.status == 3
+    assert outcome.out.endswith("NOT reliable: because I say so\n")
+    assert re.search(r"mean ln p\(v\), nats.*NO", outcome.out)
+    found = strict(copied.evaluation_file.read_text())
+    assert found["log_likelihood"]["reliable"] is False
+    assert "average_over_orders" not in found
+    monkeypatch.setattr(irbm.report, "STEPS", 2)
+    assert irbm_("report", copied.path).status == 0
+    page = (copied.path / "report.html").read_text()
+    assert "not reliable: do not quote" in page
+    assert "<th>log likelihood, lower</th>" in page
+
+
+def test_an_exact_evaluation_is_strict_json_and_leaves_no_old_picture(irbm_, shapeless):
+    (shapeless / "evaluation.png").write_bytes(b"of an earlier one")
+    assert irbm_("evaluate", shapeless).status == 0
+    found = strict((shapeless / "evaluation.json").read_text())
+    assert found["log_partition"]["method"] == "exact"
+    assert found["log_partition"]["ess"] is None
+    assert found["log_likelihood"]["lower"] == found["log_likelihood"]["value"] == found["log_likelihood"]["upper"]
+    assert not (shapeless / "evaluation.png").exists()
+
+
+def test_evaluate_tells_a_classifiers_errors(irbm_, classifier, tmp_path, quick_annealing, verdict_is):
+    verdict_is(True)
+    run = Run(shutil.copytree(classifier[0].path, tmp_path / "copy"))
+    outcome = irbm_("evaluate", run.path, "--budget", 20)
+    assert outcome.status == 0, outcome.err
+    test = data.load("digits").test
+    own, rate = strict(run.evaluation_file.read_text())["error"], (run.model().predict(test.X) != test.y).mean()
+    assert own["rate"] == pytest.approx(rate)
+    assert own["lower"] < rate < own["upper"]
+    assert f"{rate:.2%}" in outcome.out
+    assert f"[{own['lower']:.2%}, {own['upper']:.2%}]" in outcome.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "name"),
+    [
+        (("--data", "all"), "data"),
+        (("--budget", "0"), "budget"),
+        (("--permutations", "-1"), "permutations"),
+        (("--seed", "-2"), "seed"),
+        (("--tol", "0.0"), "tol"),
+    ],
+)
+def test_evaluate_refuses_bad_arguments(irbm_, trained, flags, name):
+    before = contents(trained)
+    outcome = irbm_("evaluate", trained, *flags)
+    assert outcome.status == 2
+    assert said_why(outcome, name, flags[1])
+    assert contents(trained) == before
+
+
+def test_a_classifier_has_no_orders_to_average_p_v_over(irbm_, classifier):
+    outcome = irbm_("evaluate", classifier[0].path, "--permutations", 2)
+    assert outcome.status == 2
+    assert said_why(outcome, "permutations", "2", str(classifier[0].path))
 
 
 # -- sample -------------------------------------------------------------------------------------------------

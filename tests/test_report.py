@@ -369,3 +369,23 @@ def test_the_depth_map_sorts_examples_by_likeliest_z(tail):
     assert [part.shape[1] for part in parts] == ([5, 1] if tail else [6])
     assert (np.diff(drawn.argmax(axis=1)) >= 0).all()
     np.testing.assert_allclose(np.sort(drawn, axis=0), np.sort(p_z, axis=0))
+
+
+# -- estimates of ln Z --------------------------------------------------------------------------------------
+
+
+def test_every_path_and_start_has_a_mark_of_its_own():
+    names = [("forward", path) for path in "abcd"] + [("reverse", start) for start in "xyz"]
+    trials = [
+        {"side": side, "name": name, "n_points": points, "n_chains": 400, "value": 7.0, "stderr": 0.1}
+        for points in (500, 1000)
+        for side, name in names
+    ]
+    axes = plots.annealing(trials, 6.5, 7.5, exact=7.1).axes[0]
+    lines = [bar[0] for bar in axes.containers]
+    assert len({line.get_marker() for line in lines}) == len(names)
+    assert len({line.get_color() for line in lines}) == 2
+    assert [line.get_label() for line in axes.containers] == [f"{side}: {name}" for side, name in names]
+    for line in lines:
+        assert [round(x) for x in line.get_xdata()] == [0, 1]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["500\n400", "1000\n400"]

@@ -19,7 +19,7 @@ from irbm import data
 from irbm.data import sources
 from irbm.estimators.base import check_count
 from irbm.evaluation.classification import error_rate
-from irbm.experiments.results import write_json
+from irbm.experiments.results import stamp, write_json
 from irbm.files import write_bytes
 from irbm.runs import Config, Run, read_toml
 from irbm.training import DivergenceError
@@ -240,8 +240,11 @@ def evaluate(
         raise ValueError(f"data must be train, validation or test, got {part!r}")
     if seed < 0 or permutations < 0:
         raise ValueError(f"seed and permutations must be >= 0, got {seed} and {permutations}")
+    if budget is not None:
+        check_count("budget", budget)
+    if not tol > 0:
+        raise ValueError(f"tol must be a number > 0, got {tol}")
     from irbm.assessment import assess
-    from irbm.experiments.results import stamp, write_json
 
     place = Run(run)
     with console.status("evaluating") as status:
@@ -253,6 +256,8 @@ def evaluate(
     console.print(_table(found))
     if found["log_partition"]["trials"]:
         write_bytes(run / "evaluation.png", _annealing_png(found["log_partition"]))
+    else:  # nothing was annealed: a picture of an earlier evaluation would not belong to this one
+        (run / "evaluation.png").unlink(missing_ok=True)
     _say(str(place.evaluation_file))
     if not found["log_likelihood"]["reliable"]:
         _say(f"NOT reliable: {found['log_partition']['reason']}")
@@ -291,7 +296,7 @@ def _table(found: dict[str, Any]) -> Table:
     )
     if "order" in found:
         own = found["order"]
-        table.add_row(f"mean ln p(z <= {own['regrouped']} | v)", f"{own['mean_log_p_z_up_to_regrouped']:.2f}")
+        table.add_row(f"mean ln p(z <= {own['regrouped']} | v), train", f"{own['mean_log_p_z_up_to_regrouped']:.2f}")
     return table
 
 

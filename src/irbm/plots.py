@@ -28,6 +28,7 @@ SIZES = {
     "mean_z": ("mean likeliest $z$", VERMILION, "-"),
     "regrouped": ("regrouped units $M_t$", GREEN, "--"),
 }
+MARKERS = {"forward": (BLUE, "oshX*d"), "reverse": (VERMILION, "v^<>P8")}
 
 
 def to_png(figure: Figure) -> bytes:
@@ -215,30 +216,35 @@ def depth_map(log_p_z: NDArray[Any], *, tail: bool = True) -> Figure:
 
 
 def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, exact: float | None = None) -> Figure:
-    """Forward and reverse estimates of ln Z, with 4 standard errors, against the length of the path; the bracket."""
+    """Forward and reverse estimates of ln Z, with 4 standard errors, round by round; the bracket.
+
+    A side has a colour, and each of its paths or starts a marker of its own.
+    """
     figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
     axes = figure.add_subplot()
+    rounds = list(dict.fromkeys((t["n_points"], t["n_chains"]) for t in trials))
     names = list(dict.fromkeys((t["side"], t["name"]) for t in trials))
-    marks = {"forward": ("o", BLUE), "reverse": ("v", VERMILION)}
+    markers = {side: iter(shapes) for side, (_, shapes) in MARKERS.items()}
     for number, (side, name) in enumerate(names):
         own = [t for t in trials if (t["side"], t["name"]) == (side, name)]
-        work = [t["n_points"] * t["n_chains"] * (1 + 0.06 * (number - len(names) / 2)) for t in own]
-        marker, colour = marks[side]
-        values, errors = [t["value"] for t in own], [4 * t["stderr"] for t in own]
-        shade = 0.35 + 0.65 * (number % 3 == 0)
-        style: dict[str, Any] = {
-            "marker": marker,
-            "color": colour,
-            "alpha": shade,
-            "linestyle": "none",
-            "capsize": 2,
-            "markersize": 4,
-        }
-        axes.errorbar(work, values, errors, label=f"{side}: {name}", **style)
-    axes.axhspan(lower, upper, color=GREEN, alpha=0.15, label="bracket")
+        aside = 0.6 * ((number + 0.5) / len(names) - 0.5)
+        axes.errorbar(
+            [rounds.index((t["n_points"], t["n_chains"])) + aside for t in own],
+            [t["value"] for t in own],
+            [4 * t["stderr"] for t in own],
+            label=f"{side}: {name}",
+            color=MARKERS[side][0],
+            marker=next(markers[side]),
+            linestyle="none",
+            linewidth=1,
+            capsize=2,
+            markersize=6,
+        )
+    axes.axhspan(lower, upper, color=GREEN, alpha=0.15, linewidth=0, label="bracket")
     if exact is not None:
         axes.axhline(exact, color=INK, linewidth=1, label="exact")
-    axes.set_xscale("log")
-    _label(axes, "Estimates of ln Z", "points of the path x chains", "ln Z")
+    axes.set_xlim(-0.5, len(rounds) - 0.5)
+    axes.set_xticks(range(len(rounds)), [f"{points}\n{chains}" for points, chains in rounds])
+    _label(axes, "Estimates of ln Z", "points of the path; chains", "ln Z")
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure

@@ -9,6 +9,7 @@ import torch
 from scipy.stats import chisquare
 
 from brute import enumerate_all, visible_states
+from irbm import RBM, InfiniteRBM
 from irbm.evaluation import ais, modes, partition
 from irbm.evaluation import estimate as record
 from irbm.evaluation.estimate import Round, estimate, verdict
@@ -186,3 +187,61 @@ def test_an_earlier_larger_forward_value_is_believed_and_doubted():
     assert found.value == 100.0
     assert found.lower <= found.value <= found.upper
     assert not found.reliable
+
+
+# -- the estimators' log_partition --------------------------------------------------------------------------
+
+
+def model_of(depth=InfiniteRBM):
+    rng = np.random.default_rng(2)
+    return depth.from_parameters(rng.normal(size=(4, 5)), rng.normal(size=4), rng.normal(size=5))
+
+
+def test_annealing_never_enumerates(monkeypatch):
+    exact = model_of().log_partition("exact").value
+
+    def forbidden(*_):
+        raise AssertionError("enumerated")
+
+    for name in ("exact", "sum_over_visible", "sum_over_hidden", "_log_sum"):
+        monkeypatch.setattr(partition, name, forbidden)
+    found = model_of().log_partition("ais", random_state=0, budget=150)
+    assert found.method == "ais"
+    assert found.lower <= exact <= found.upper
+
+
+def rounds_of(found):
+    return list(dict.fromkeys((trial.n_points, trial.n_chains) for trial in found.trials))
+
+
+@pytest.mark.parametrize("model", [model_of(), model_of(RBM)], ids=["infinite", "fixed"])
+@pytest.mark.parametrize("budget", [1, 2, 3])
+def test_the_smallest_budgets_are_enough_for_a_bracket(model, budget):
+    found = model.log_partition("ais", random_state=0, budget=budget, tol=1e-9)
+    assert math.isfinite(found.value)
+    assert found.lower <= found.value <= found.upper
+    assert rounds_of(found)[0] == (max(2, budget), 100)
+
+
+def test_work_doubles_until_the_budget_is_spent():
+    found = model_of().log_partition("ais", random_state=0, budget=700, tol=1e-9)
+    work = [points * chains for points, chains in rounds_of(found)]
+    assert work == [150 * 100, 300 * 100, 600 * 100]
+
+
+def test_a_wide_tolerance_ends_the_first_round():
+    found = model_of().log_partition("ais", random_state=0, budget=700, tol=5.0)
+    assert rounds_of(found) == [(150, 100)]
+
+
+@pytest.mark.parametrize("tol", [0, -0.1, math.nan, "narrow", None])
+@pytest.mark.parametrize("method", ["ais", "exact", "auto"])
+def test_a_bad_tolerance_is_named(method, tol):
+    with pytest.raises(ValueError, match=r"tol must be a number > 0, got"):
+        model_of().log_partition(method, tol=tol)
+
+
+@pytest.mark.parametrize("budget", [0, -5, 2.5, True])
+def test_a_bad_budget_is_named(budget):
+    with pytest.raises(ValueError, match=r"budget must be a whole number >= 1, got"):
+        model_of().log_partition("ais", budget=budget)

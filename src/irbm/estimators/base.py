@@ -168,7 +168,9 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         data : array or None
             Examples (n, D), which help "ais": the base of its paths, and a start for its reverse chains.
         tol, budget : float, int or None
-            "ais" doubles its schedules until its bracket is narrower than ``tol`` nats, or has ``budget`` points.
+            "ais" doubles the points of its paths, or its chains, until its bracket is narrower than ``tol`` nats or
+            another doubling would take more than ``budget`` points with 400 chains, or as much work with more of them
+            (None: 8000). Short pilot runs and the search for modes come on top, whatever the budget.
         """
         if method not in ("auto", "exact", "ais"):
             raise ValueError(f"method must be 'auto', 'exact' or 'ais', got {method!r}")

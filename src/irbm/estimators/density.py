@@ -194,10 +194,10 @@ class InfiniteRBM(Growing, _PenalisedDensity):
     ) -> AveragedLikelihood:
         """The mean of ln p(v) with p(v) averaged over random orders of the units, each with an ln Z of its own. Eq. 34.
 
-        ``regrouped`` units change places, as many as training regrouped last where it is None.
+        ``regrouped`` units change places; None: as many as in the pass of training that the machine comes from.
         """
         check_count("n_permutations", n_permutations)
-        m = self._reports()[-1].regrouped if regrouped is None else regrouped
+        m = self._report().regrouped if regrouped is None else regrouped
         checked = torch.cat(list(self._dense_chunks(self._checked(X), torch.uint8)))
         effort: dict[str, Any] = {"data": data, "random_state": random_state, "tol": tol, "budget": budget}
 

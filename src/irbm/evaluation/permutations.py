@@ -48,7 +48,7 @@ def averaged_likelihood(
 ) -> AveragedLikelihood:
     """Average p(v) over n orders of the first m units, each with an ln Z of its own."""
     if not 1 <= m <= int(machine.size):
-        raise ValueError(f"m, the units to permute, must be in 1..{int(machine.size)}, got {m}")
+        raise ValueError(f"regrouped, the units to permute, must be in 1..{int(machine.size)}, got {m}")
     orders = [permuted(machine, m, noise) for _ in range(n)]
     found = [log_partition(order) for order in orders]
     minus_f_NX = torch.stack([-free_energies(order, X) for order in orders])

@@ -76,7 +76,7 @@ def labelled(rng: Rng, depth: Depth) -> Known:
 
 
 def deep_trap(rng: Rng, depth: Depth) -> Known:
-    """300 weak units that are worth their cost only together, at a few patterns; elsewhere z is best small."""
+    """300 weak units of one pattern, worth their cost only together and there; or of three, never worth it."""
     D, K = 16, 300
     patterns = rng.integers(0, 2, (3, D))
     mine = patterns[np.arange(K) % 3] if rng.random() < 0.5 else patterns[np.zeros(K, int)]

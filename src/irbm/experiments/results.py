@@ -1,6 +1,7 @@
 """Results as files: what was found, and everything needed to find it again."""
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -43,4 +44,13 @@ def _commit() -> str:
 
 def write_json(path: str | Path, result: dict[str, Any]) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, (json.dumps(result, indent=1) + "\n").encode())
+    write_bytes(path, (json.dumps(_finite(result), indent=1, allow_nan=False) + "\n").encode())
+
+
+def _finite(value: Any) -> Any:
+    """The same with null for what JSON has no number for: nan and infinities."""
+    if isinstance(value, dict):
+        return {name: _finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

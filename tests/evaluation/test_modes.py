@@ -1,0 +1,107 @@
+"""The search for modes, and the bases that come of it."""
+
+import math
+
+import pytest
+import torch
+
+from irbm.evaluation import ais, modes
+from irbm.evaluation.paths import Base, Path
+from irbm.models import Fixed, Infinite, Machine
+from irbm.ops.noise import uniform_noise
+
+D, K = 60, 40
+
+
+def bimodal(depth) -> Machine:
+    """Weight in the noise about v = 0 and at v = 1, where K units are on that everywhere else are off."""
+    weights = torch.full((K, D), 0.6, dtype=torch.float64)
+    return Machine(
+        weights=weights,
+        hidden_bias=torch.full((K,), -0.6 * (D - 5.0), dtype=torch.float64),
+        visible_bias=torch.full((D,), -1.5, dtype=torch.float64),
+        order=torch.arange(K),
+        size=torch.tensor(K),
+        depth=depth,
+    )
+
+
+def noise_of(seed):
+    return uniform_noise(seed, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("depth", [Fixed(), Infinite(1.01)], ids=str)
+def test_a_mode_that_noise_never_reaches_is_found(depth):
+    machine, noise = bimodal(depth), noise_of(0)
+    from_noise = machine.gibbs(modes._from_noise(machine, modes.STARTS, noise), None, noise, modes.SWEEPS)[0]
+    assert from_noise.mean(1).max() < 0.7
+    found = modes.hunt(machine, None, None, noise).mean(1)
+    assert (found < 0.7).any()
+    assert (found > 0.95).any()
+    assert not ((found > 0.7) & (found < 0.95)).any()
+
+
+def test_a_filter_is_asked_alone_and_as_if_there_were_many():
+    """One of these units moves the visibles little; together they hold all of them at 1."""
+    share = modes._from_filters(bimodal(Fixed()), 400, noise_of(5)).mean(1)
+    assert (share < 0.6).double().mean() > 0.1
+    assert (share > 0.95).double().mean() > 0.3
+
+
+def test_examples_and_means_are_starts_too():
+    machine, noise = bimodal(Fixed()), noise_of(1)
+    means, examples = torch.full((D,), 0.5, dtype=torch.float64), torch.ones(3, D, dtype=torch.uint8)
+    for more in ((means, None), (None, examples), (means, examples)):
+        found = modes.hunt(machine, *more, noise)
+        assert found.dtype == torch.float64
+        assert modes.STARTS - 5 < len(found) <= modes.STARTS
+        assert set(found.unique().tolist()) <= {0.0, 1.0}
+
+
+def test_examples_show_a_mode_that_nothing_else_reaches(monkeypatch):
+    machine, noise = bimodal(Fixed()), noise_of(2)
+    for kind in ("_from_filters", "_from_sets"):
+        monkeypatch.setattr(modes, kind, modes._from_noise)
+    assert modes.hunt(machine, None, None, noise).mean(1).max() < 0.7
+    examples = torch.ones(1, D, dtype=torch.uint8)
+    share = (modes.hunt(machine, None, examples, noise).mean(1) > 0.95).double().mean()
+    assert share == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("n_unique", [1, 2, 5, 60])
+def test_bases_are_mixtures(n_unique, dtype):
+    generator = torch.Generator().manual_seed(3)
+    unique = (torch.rand(n_unique, D, generator=generator) < 0.5).to(dtype)
+    states = unique[torch.arange(200) % n_unique]
+    base = modes.base_of(states, seed=0)
+    assert len(base.bias_MD) == min(n_unique, modes.PARTS)
+    assert base.bias_MD.dtype == dtype
+    assert base.log_share_M.exp().sum().item() == pytest.approx(1.0, abs=1e-12)
+    assert base.bias_MD.abs().max() <= math.log((1 - modes.SMOOTHING / 2) / (modes.SMOOTHING / 2)) + 1e-5
+    if n_unique <= modes.PARTS:
+        found = {tuple(row) for row in (base.bias_MD > 0).tolist()}
+        assert found == {tuple(row) for row in (unique > 0).tolist()}
+
+
+def test_a_single_base_has_the_means_less_smoothing():
+    means = torch.tensor([0.0, 0.3, 1.0], dtype=torch.float64)
+    base = modes.single_base(means)
+    torch.testing.assert_close(torch.sigmoid(base.bias_MD[0]), 0.95 * means + 0.025, rtol=0, atol=1e-12)
+    assert base.log_share_M.tolist() == [0.0]
+
+
+def test_shares_follow_the_weights_of_the_chains_that_started_there():
+    """Two parts far apart: what comes of a chain is credited to the part it started from."""
+    bias_MD = torch.stack([torch.full((D,), -4.0), torch.full((D,), 4.0)]).double()
+    base = Base(bias_MD, torch.tensor([0.5, 0.5], dtype=torch.float64).log())
+    path = Path("test", bimodal(Fixed()), base)
+    starts = path.start(50, noise_of(4))
+    in_second = starts.v_BD.mean(1) > 0.5
+    assert 0 < in_second.sum() < 50
+    log_w_B = torch.where(in_second, math.log(3.0), 0.0).double()
+    right = float(torch.softmax(log_w_B, 0)[in_second].sum())
+    for even in (0.1, 0.5):
+        shares = ais._reweighted(path, starts, log_w_B, even).base.log_share_M.exp()
+        assert shares.sum().item() == pytest.approx(1.0, abs=1e-12)
+        assert shares[1].item() == pytest.approx(even / 2 + (1 - even) * right, abs=1e-6)
