@@ -3,8 +3,8 @@
 Every function has a slow twin made of the reference operations, with the same signature. Without numba nothing here
 can run, as ``available`` says, and the reference takes over.
 
-Shapes: B examples, K hidden units (padding included), D visible units. A loop over rows is shared among torch's
-threads where there is enough to do; no result depends on how many there are.
+Shapes: B examples, K hidden units (padding included), D visible units. A loop over rows is shared among as many threads
+as torch has, where there is enough to do and waiting threads sleep; no result depends on it.
 
 Precision: gains are added up in float64, because t reaches thousands while z is decided by its differences; what is
 left after subtracting the largest t is float32. ``exp`` and ``log1p`` are polynomials, good to 2e-7, which the compiler
@@ -74,8 +74,10 @@ prange: Any = range if numba is None else numba.prange
 class _Kernel:
     """A loop over rows, compiled twice: for one thread, and to be shared among many."""
 
+    # numba's threads are not torch's. Where both spin while they wait, as OpenMP's do unless told otherwise, each
+    # keeps the other from its cores, and one thread alone is faster.
+    shared = os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE"
     _lock = Lock()  # not every threading layer of numba bears two callers at a time
-    _forked = False  # OpenMP ends a process that forked and then shares a loop
 
     def __init__(self, function: Any) -> None:
         self._alone = _jit(function)
@@ -83,7 +85,7 @@ class _Kernel:
 
     def __call__(self, elements: int, *arguments: Any) -> None:
         threads = torch.get_num_threads()
-        if threads == 1 or elements < SHARED_FROM or _Kernel._forked:
+        if threads == 1 or elements < SHARED_FROM or not _Kernel.shared:
             self._alone(*arguments)
             return
         with _Kernel._lock:
@@ -92,11 +94,11 @@ class _Kernel:
 
     @classmethod
     def stay_alone(cls) -> None:
-        cls._forked = True
+        cls.shared = False
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Kernel.stay_alone)
+    os.register_at_fork(after_in_child=_Kernel.stay_alone)  # OpenMP's threads do not live through a fork
 
 
 # -- elementary functions -----------------------------------------------------------------------------------------
@@ -227,7 +229,7 @@ def _depths(gain_K, order_K, t_K):
 
 @_jit
 def _largest(t_K):
-    """The largest t, or NaN where the last is; four at a time, because each must wait for the one before."""
+    """The largest t that is no NaN; four at a time, because each must wait for the one before."""
     a = b = c = d = -np.inf
     whole = len(t_K) // 4 * 4
     for k in range(0, whole, 4):
@@ -238,7 +240,7 @@ def _largest(t_K):
     for k in range(whole, len(t_K)):
         a = t_K[k] if t_K[k] > a else a
     a, c = b if b > a else a, d if d > c else c
-    return t_K[-1] if np.isnan(t_K[-1]) else (c if c > a else a)
+    return c if c > a else a
 
 
 @_jit
