@@ -15,6 +15,6 @@ def device():
 def use_threads(monkeypatch):
     """Set the number of threads of torch and of the compiled kernels; put back afterwards."""
     before = torch.get_num_threads()
-    monkeypatch.setattr(compiled._Kernel, "shared", True)
+    monkeypatch.setattr(compiled, "SHARED_FROM", 0)
     yield torch.set_num_threads
     torch.set_num_threads(before)

@@ -4,7 +4,7 @@ Every function has a slow twin made of the reference operations, with the same s
 can run, as ``available`` says, and the reference takes over.
 
 Shapes: B examples, K hidden units (padding included), D visible units. A loop over rows is shared among as many threads
-as torch has, where there is enough to do and waiting threads sleep; no result depends on it.
+as torch has, where there is much to do; no result depends on it.
 
 Precision: gains are added up in float64, because t reaches thousands while z is decided by its differences; what is
 left after subtracting the largest t is float32. ``exp`` and ``log1p`` are polynomials, good to 2e-7, which the compiler
@@ -31,7 +31,7 @@ except ImportError:  # no kernel can run then, as ``available`` says
 
 KINDS: dict[Kind, int] = {"fixed": 0, "ordered": 1, "infinite": 2}
 FIXED, INFINITE = KINDS["fixed"], KINDS["infinite"]
-SHARED_FROM = 20_000  # elements from which a second thread gains more than it costs to wake
+SHARED_FROM = 500_000  # elements, about a millisecond: many times what it costs to wake other threads
 NEGLIGIBLE = 2.0**-50
 """Probabilities below it are written as 0: products of them leave float32's normal range, where the processor is so
 slow that the gradient's matrix product took fifteen times as long."""
@@ -74,9 +74,7 @@ prange: Any = range if numba is None else numba.prange
 class _Kernel:
     """A loop over rows, compiled twice: for one thread, and to be shared among many."""
 
-    # numba's threads are not torch's. Where both spin while they wait, as OpenMP's do unless told otherwise, each
-    # keeps the other from its cores, and one thread alone is faster.
-    shared = os.environ.get("OMP_WAIT_POLICY", "").upper() == "PASSIVE"
+    shared = True  # may be, where there is much to do
     _lock = Lock()  # not every threading layer of numba bears two callers at a time
 
     def __init__(self, function: Any) -> None:
@@ -347,9 +345,8 @@ def _reach(deeper_K, order_K, size, p_K, reach_K):
     for k in range(len(deeper_K)):
         p = deeper_K[k] * share
         p_K[k] = F32(0.0 if p < NEGLIGIBLE else p)
-    for k in range(len(p_K)):
-        if order_K[k] < size:
-            reach_K[order_K[k]] = p_K[k]
+    for k in range(size):  # padding stands behind the trained units
+        reach_K[order_K[k]] = p_K[k]
 
 
 @_jit
