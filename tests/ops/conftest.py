@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from interpreter import device_for_kernels
+from irbm.ops import compiled
 
 
 @pytest.fixture
@@ -11,8 +12,9 @@ def device():
 
 
 @pytest.fixture
-def use_threads():
-    """Set torch's number of threads; put back afterwards."""
+def use_threads(monkeypatch):
+    """Set the number of threads of torch and of the compiled kernels; put back afterwards."""
     before = torch.get_num_threads()
+    monkeypatch.setattr(compiled, "SHARED_FROM", 0)
     yield torch.set_num_threads
     torch.set_num_threads(before)

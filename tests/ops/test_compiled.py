@@ -106,11 +106,18 @@ class TestExtremes:
         assert active[1, 4].isnan() == np.isnan(bad)
 
     def test_no_product_of_reach_and_activity_is_denormal(self):
-        given = hidden_input(Infinite(), 50, 400, 416, seed=1, scale=30.0)
-        reach, active, _, _ = compiled.hidden_reach(*given, uniforms(50, seed=1))
+        """A unit costs 0.7 nats and gives nothing: P(z >= k) falls through all of float32 within 150 positions."""
+        given = hidden_input(Infinite(), 50, 400, 416, seed=1)
+        a_BK = given[0]
+        a_BK[:, :400] = -torch.linspace(3, 60, 50)[:, None]
+        beta_K = torch.full((416,), 0.7)
+        reach, active, _, _ = compiled.hidden_reach(a_BK, given[1], beta_K, *given[3:], uniforms(50, seed=1))
+        smallest = np.finfo(np.float32).tiny
+        plain = reference.hidden_reach(a_BK, given[1], beta_K, *given[3:], uniforms(50, seed=1))
+        assert (((plain[0] * plain[1]) > 0) & ((plain[0] * plain[1]) < smallest)).any()
         on = (reach * active / 50).numpy()
-        assert (on[on > 0] >= np.finfo(np.float32).tiny).all()
-        assert (on == 0).any()
+        assert (on[on > 0] >= smallest).all()
+        assert (on > 0).any()
 
 
 @needs_numba
@@ -264,12 +271,13 @@ assert np.isfinite(model.components_).all()
 
 @needs_numba
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_stays_alive(use_threads):
+def test_a_forked_child_works_alone(use_threads):
     use_threads(2)
     drawn = compiled.uniforms(1, 1, (100_000,)).numpy()
     child = os.fork()
     if child == 0:  # NumPy compares: torch's own threads do not live through a fork
-        os._exit(0 if np.array_equal(drawn, compiled.uniforms(1, 1, (100_000,)).numpy()) else 1)
+        same = np.array_equal(drawn, compiled.uniforms(1, 1, (100_000,)).numpy())
+        os._exit(0 if same and not compiled._Kernel.shared else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 

@@ -3,8 +3,8 @@
 Every function has a slow twin made of the reference operations, with the same signature. Without numba nothing here
 can run, as ``available`` says, and the reference takes over.
 
-Shapes: B examples, K hidden units (padding included), D visible units. A loop over rows is shared among torch's
-threads where there is enough to do; no result depends on how many there are.
+Shapes: B examples, K hidden units (padding included), D visible units. A loop over rows is shared among as many threads
+as torch has, where there is much to do; no result depends on it.
 
 Precision: gains are added up in float64, because t reaches thousands while z is decided by its differences; what is
 left after subtracting the largest t is float32. ``exp`` and ``log1p`` are polynomials, good to 2e-7, which the compiler
@@ -31,7 +31,7 @@ except ImportError:  # no kernel can run then, as ``available`` says
 
 KINDS: dict[Kind, int] = {"fixed": 0, "ordered": 1, "infinite": 2}
 FIXED, INFINITE = KINDS["fixed"], KINDS["infinite"]
-SHARED_FROM = 20_000  # elements from which a second thread gains more than it costs to wake
+SHARED_FROM = 500_000  # elements, about a millisecond: many times what it costs to wake other threads
 NEGLIGIBLE = 2.0**-50
 """Probabilities below it are written as 0: products of them leave float32's normal range, where the processor is so
 slow that the gradient's matrix product took fifteen times as long."""
@@ -74,8 +74,8 @@ prange: Any = range if numba is None else numba.prange
 class _Kernel:
     """A loop over rows, compiled twice: for one thread, and to be shared among many."""
 
+    shared = True  # may be, where there is much to do
     _lock = Lock()  # not every threading layer of numba bears two callers at a time
-    _forked = False  # OpenMP ends a process that forked and then shares a loop
 
     def __init__(self, function: Any) -> None:
         self._alone = _jit(function)
@@ -83,7 +83,7 @@ class _Kernel:
 
     def __call__(self, elements: int, *arguments: Any) -> None:
         threads = torch.get_num_threads()
-        if threads == 1 or elements < SHARED_FROM or _Kernel._forked:
+        if threads == 1 or elements < SHARED_FROM or not _Kernel.shared:
             self._alone(*arguments)
             return
         with _Kernel._lock:
@@ -92,11 +92,11 @@ class _Kernel:
 
     @classmethod
     def stay_alone(cls) -> None:
-        cls._forked = True
+        cls.shared = False
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_Kernel.stay_alone)
+    os.register_at_fork(after_in_child=_Kernel.stay_alone)  # OpenMP's threads do not live through a fork
 
 
 # -- elementary functions -----------------------------------------------------------------------------------------
@@ -227,7 +227,7 @@ def _depths(gain_K, order_K, t_K):
 
 @_jit
 def _largest(t_K):
-    """The largest t, or NaN where the last is; four at a time, because each must wait for the one before."""
+    """The largest t that is no NaN; four at a time, because each must wait for the one before."""
     a = b = c = d = -np.inf
     whole = len(t_K) // 4 * 4
     for k in range(0, whole, 4):
@@ -238,7 +238,7 @@ def _largest(t_K):
     for k in range(whole, len(t_K)):
         a = t_K[k] if t_K[k] > a else a
     a, c = b if b > a else a, d if d > c else c
-    return t_K[-1] if np.isnan(t_K[-1]) else (c if c > a else a)
+    return c if c > a else a
 
 
 @_jit
@@ -345,9 +345,8 @@ def _reach(deeper_K, order_K, size, p_K, reach_K):
     for k in range(len(deeper_K)):
         p = deeper_K[k] * share
         p_K[k] = F32(0.0 if p < NEGLIGIBLE else p)
-    for k in range(len(p_K)):
-        if order_K[k] < size:
-            reach_K[order_K[k]] = p_K[k]
+    for k in range(size):  # padding stands behind the trained units
+        reach_K[order_K[k]] = p_K[k]
 
 
 @_jit
