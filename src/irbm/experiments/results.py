@@ -28,7 +28,9 @@ def stamp(device: torch.device | str) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """The commit of the source tree, marked where it has changes; outside a checkout $IRBM_COMMIT, or 'unknown'."""
+    """$IRBM_COMMIT, for copies of the source; or the commit of the checkout, marked where it has changes."""
+    if "IRBM_COMMIT" in os.environ:
+        return os.environ["IRBM_COMMIT"]
     try:
         described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=12"],
@@ -38,7 +40,7 @@ def _commit() -> str:
             check=True,
         )
     except (OSError, subprocess.CalledProcessError):
-        return os.environ.get("IRBM_COMMIT", "unknown")
+        return "unknown"
     return described.stdout.strip()
 
 
