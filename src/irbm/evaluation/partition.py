@@ -15,7 +15,7 @@ from torch import Tensor
 from irbm.models import Machine
 
 MAX_STATES = 2**25
-MAX_WORK = 2**31  # states times units that "auto" is ready to sum over: about a minute
+MAX_WORK = 2**31  # states times units that "auto" is ready to sum over: a minute or three
 CHUNK_BYTES = 2**26
 SHOW_PROGRESS_FROM = 2**18  # states; below, the sum is over before a bar is drawn
 
