@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "training": {"ops", "models", "files"},
     "evaluation": {"ops", "models"},
     "estimators": {"ops", "models", "files", "training", "evaluation"},
-    "experiments": {"models", "training", "evaluation", "estimators", "data", "plots", "files"},
+    "experiments": {"ops", "models", "training", "evaluation", "estimators", "data", "plots", "files"},
     "bench": {"ops", "models", "training", "evaluation", "experiments", "plots", "files"},
     "runs": {"training", "estimators", "data", "files"},
     "assessment": {"runs", "models", "evaluation", "estimators", "data"},

@@ -544,9 +544,10 @@ def update_weights_(
     Changes the parameter and its sum of squares. Rows younger than ``warm_up`` move at the plain rate.
     """
     rate = F32(lr)
+    threshold = F32(rate * F32(l1)) if l1 else ZERO  # a rate beyond float32 is infinite, and so no factor of 0
     _update(
         parameter_KD.numel(), parameter_KD.numpy(), _array(gradient_KD), squares_KD.numpy(), _array(age_K), warm_up,
-        rate, F32(rate * F32(l1)), F32(l2), F32(np.inf if max_norm is None else max_norm), F32(epsilon),
+        rate, threshold, F32(l2), F32(np.inf if max_norm is None else max_norm), F32(epsilon),
     )  # fmt: skip
 
 
