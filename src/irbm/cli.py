@@ -242,8 +242,8 @@ def evaluate(
         raise ValueError(f"seed and permutations must be >= 0, got {seed} and {permutations}")
     if budget is not None:
         check_count("budget", budget)
-    if not tol > 0:
-        raise ValueError(f"tol must be a number > 0, got {tol}")
+    if not 0 < tol < math.inf:
+        raise ValueError(f"tol must be a finite number > 0, got {tol}")
     from irbm.assessment import assess
 
     place = Run(run)

@@ -234,10 +234,10 @@ def test_a_wide_tolerance_ends_the_first_round():
     assert rounds_of(found) == [(150, 100)]
 
 
-@pytest.mark.parametrize("tol", [0, -0.1, math.nan, "narrow", None])
+@pytest.mark.parametrize("tol", [0, -0.1, math.nan, math.inf, "narrow", None])
 @pytest.mark.parametrize("method", ["ais", "exact", "auto"])
 def test_a_bad_tolerance_is_named(method, tol):
-    with pytest.raises(ValueError, match=r"tol must be a number > 0, got"):
+    with pytest.raises(ValueError, match=r"tol must be a finite number > 0, got"):
         model_of().log_partition(method, tol=tol)
 
 
@@ -245,3 +245,12 @@ def test_a_bad_tolerance_is_named(method, tol):
 def test_a_bad_budget_is_named(budget):
     with pytest.raises(ValueError, match=r"budget must be a whole number >= 1, got"):
         model_of().log_partition("ais", budget=budget)
+
+
+@pytest.mark.parametrize(("scale", "dtype"), [(1.0, torch.float32), (1e7, torch.float64)])
+@pytest.mark.parametrize("large", ["weights", "label_weights"])
+@pytest.mark.parametrize("start", [torch.float32, torch.float64])
+def test_chains_run_in_float64_where_float32_would_round_too_much(scale, dtype, large, start):
+    machine = as_machine(random_small(np.random.default_rng(0), depth="infinite", labels=2), dtype=start)
+    machine = replace(machine, **{large: getattr(machine, large) * scale})
+    assert record._working_copy(machine).weights.dtype == dtype

@@ -174,8 +174,8 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """
         if method not in ("auto", "exact", "ais"):
             raise ValueError(f"method must be 'auto', 'exact' or 'ais', got {method!r}")
-        if not (isinstance(tol, numbers.Real) and tol > 0):
-            raise ValueError(f"tol must be a number > 0, got {tol!r}")
+        if not (isinstance(tol, numbers.Real) and 0 < tol < math.inf):
+            raise ValueError(f"tol must be a finite number > 0, got {tol!r}")
         if budget is not None:
             check_count("budget", budget)
         machine = self.machine_

@@ -92,10 +92,10 @@ def _full_precision() -> Iterator[None]:
 
 
 def _working_copy(machine: Machine) -> Machine:
-    """The machine's l units in their order; in float32 unless its rounding could add up to a hundredth of a nat."""
+    """The machine's l units in their order; in float32 unless its rounding could add up to a tenth of a nat."""
     machine = machine.selected(machine.order[: int(machine.size)])
-    worst = float(machine.weights.abs().sum() + machine.hidden_bias.abs().sum() + machine.visible_bias.abs().sum())
-    return machine.to(dtype=torch.float32) if worst * FLOAT32_ROUNDING < 0.01 else machine
+    worst = sum(float(t.double().abs().sum()) for t in machine.tensors().values() if t.is_floating_point())
+    return machine.to(dtype=torch.float32 if worst * FLOAT32_ROUNDING < 0.1 else torch.float64)
 
 
 def _estimate(
@@ -195,7 +195,7 @@ def verdict(rounds: list[Round], tol: float, paths: list[str]) -> LogPartition:
         doubts.append(f"the effective sample size is {best.ess:.1f} of {len(best.log_weights)}")
     if lower > last.upper:
         doubts.append(f"{best.n_points} points gave more than {last.n_points} points allow")
-    if width > max(tol, RELIABLE_WIDTH):
+    if width > RELIABLE_WIDTH:
         doubts.append(f"forward and reverse estimates stay {width:.2f} nats apart {effort}")
     closed = f"bracket of {width:.2f} nats {effort}"
     tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"

@@ -187,7 +187,10 @@ def main() -> None:
         return
     found = trap(args) if args.what == "trap" else run(args.dataset, args)
     name = "trap" if args.what == "trap" else args.dataset
-    write_json(args.out or f"results/likelihoods_{name}.json", {**found, "seed": args.seed, **stamp(args.device)})
+    write_json(
+        args.out or f"results/likelihoods_{name}.json",
+        {**found, "budget": args.budget, "seed": args.seed, **stamp(args.device)},
+    )
     print(json.dumps({n: v for n, v in found["ours"].items() if n != "trials"}, indent=1))
     print(json.dumps(found["naive"], indent=1))
 

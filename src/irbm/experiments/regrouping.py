@@ -76,7 +76,8 @@ def page(results: list[dict[str, Any]]) -> str:
         "# What random permutation does",
         "",
         "Infinite RBMs trained with random permutation (RP) and without, at equal epochs; figures are written by",
-        "`python -m irbm.experiments.regrouping DATASET` into `results/`. ln Z by annealing, with its bracket;",
+        "`python -m irbm.experiments.regrouping DATASET` into `results/`. ln Z by annealing, with its bracket",
+        "and verdict as they were at the commit named;",
         "likelihoods are nats per test example, in parentheses where they are not reliable. Correlation is the mean",
         f"|correlation| of filters next to each other; M lies {MARGIN} below the mean likeliest z.",
     ]
