@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import irbm
 from brute import Small, enumerate_all, visible_states
 from irbm.models import Fixed, Infinite, Ordered
-from irbm.training import Callback, Settings, Trainer, TrainingState, growth
+from irbm.training import Callback, Settings, Trainer, TrainingState, growth, trainer
 from irbm.training.initial import initial_machine
 from machines import as_machine, random_small
 
@@ -143,6 +143,18 @@ def test_the_sizes_of_a_run_never_fall_nor_jump():
     sizes = [size for size, _ in watch.seen]
     assert sizes == sorted(sizes)
     assert all(after - before <= 32 for before, after in itertools.pairwise(sizes))
+
+
+@pytest.mark.parametrize("growth_", [1.0, 1.25])
+def test_capacities_hold_the_size_and_waste_no_more_than_they_grow_by(growth_):
+    rooms = [trainer._room(size, growth_) for size in range(1, 3000)]
+    assert all(size <= room <= max(32, growth_ * size + 32) for size, room in enumerate(rooms, 1))
+    assert rooms == sorted(rooms)
+    assert all(room % 32 == 0 for room in rooms)
+
+
+def test_a_device_that_records_its_steps_has_few_capacities_to_record():
+    assert len({trainer._room(size, trainer.RECORDED_GROWTH) for size in range(1, 1000)}) <= 12
 
 
 # -- pruning ------------------------------------------------------------------------------------------------
