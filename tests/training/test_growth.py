@@ -145,16 +145,17 @@ def test_the_sizes_of_a_run_never_fall_nor_jump():
     assert all(after - before <= 32 for before, after in itertools.pairwise(sizes))
 
 
-@pytest.mark.parametrize("growth_", [1.0, 1.25])
-def test_capacities_hold_the_size_and_waste_no_more_than_they_grow_by(growth_):
-    rooms = [trainer._room(size, growth_) for size in range(1, 3000)]
-    assert all(size <= room <= max(32, growth_ * size + 32) for size, room in enumerate(rooms, 1))
+@pytest.mark.parametrize(("least", "factor"), [(32, 1.0), (256, 1.25)])
+def test_capacities_hold_the_size_and_waste_no_more_than_they_grow_by(least, factor):
+    rooms = [trainer._room(size, least, factor) for size in range(1, 3000)]
+    assert all(size <= room <= max(least, factor * size + 32) for size, room in enumerate(rooms, 1))
     assert rooms == sorted(rooms)
     assert all(room % 32 == 0 for room in rooms)
 
 
 def test_a_device_that_records_its_steps_has_few_capacities_to_record():
-    assert len({trainer._room(size, trainer.RECORDED_GROWTH) for size in range(1, 1000)}) <= 12
+    rooms = {trainer._room(size, trainer.RECORDED_LEAST, trainer.RECORDED_GROWTH) for size in range(1, 1000)}
+    assert len(rooms) <= 8
 
 
 # -- pruning ------------------------------------------------------------------------------------------------

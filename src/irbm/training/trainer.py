@@ -26,7 +26,7 @@ from irbm.training.settings import Settings
 
 SEGMENT = 32  # steps between two looks of the host at the size; the capacity has room for as many new units
 CAPACITY_UNIT = 32
-RECORDED_GROWTH = 1.25  # of the capacity where steps are recorded: each capacity costs a recording
+RECORDED_LEAST, RECORDED_GROWTH = 256, 1.25  # of capacities where steps are recorded: each costs a recording
 DIVERGED = 1e6  # no parameter that means anything is as large
 
 # The first number of a random stream's key after the seed: what the stream is for.
@@ -41,9 +41,9 @@ def _noise(machine: Machine, *key: int) -> Noise:
     return uniform_noise(*key, device=machine.weights.device, dtype=machine.weights.dtype)
 
 
-def _room(size: int, growth: float) -> int:
-    """The smallest capacity that holds so many units, of those that are multiples of a unit and grow by this factor."""
-    room = CAPACITY_UNIT
+def _room(size: int, least: int, growth: float) -> int:
+    """The first capacity that holds so many units: multiples of CAPACITY_UNIT, each larger by this factor or a unit."""
+    room = least
     while room < size:
         room = -(-int(room * growth + 1) // CAPACITY_UNIT) * CAPACITY_UNIT
     return room
@@ -202,7 +202,8 @@ class Trainer:
         size = int(self.machine.size)
         self._check_finite()
         if isinstance(self.machine.depth, Infinite):
-            room = _room(size + SEGMENT, RECORDED_GROWTH if isinstance(self._noise, KeyedStream) else 1.0)
+            recorded = isinstance(self._noise, KeyedStream)
+            room = _room(size + SEGMENT, *((RECORDED_LEAST, RECORDED_GROWTH) if recorded else (CAPACITY_UNIT, 1.0)))
             if room != self.machine.capacity:
                 self.state.machine = self.machine.with_capacity(room)
                 self.state.optimizer = self.state.optimizer.with_capacity(room)
