@@ -1,5 +1,6 @@
 """The estimators' own contract: shapes, dtypes, order, input checks. Numbers are checked against brute force."""
 
+import itertools
 import pickle
 import subprocess
 import sys
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scipy import sparse
+from scipy import sparse, stats
 
 import irbm
 from brute import enumerate_all, visible_states
@@ -226,6 +227,20 @@ def test_results_do_not_depend_on_the_chunks(monkeypatch):
     for part, expected in zip(parts, whole, strict=True):
         np.testing.assert_allclose(part, expected, rtol=1e-12, atol=1e-12)
     assert len(list(model._dense_chunks(X, torch.float64))) > 1
+
+
+def test_chains_in_chunks_keep_their_frequencies_and_their_clamps(monkeypatch):
+    """The chains of later chunks are chains of the same model, each with its own row of the mask."""
+    model, rng = irbm_4(), np.random.default_rng(4)
+    monkeypatch.setattr("irbm.estimators.base.CHUNK_BYTES", 8000)
+    states = np.array(list(itertools.product([0, 1], repeat=4)))
+    p = np.exp(model.score_samples(states))
+    X = rng.integers(0, 2, (4000, 4))
+    for drawn in (model.sample(4000, n_steps=30, random_state=0), model.gibbs(X, 30, random_state=1)):
+        counts = np.bincount((drawn @ [8, 4, 2, 1]).astype(int), minlength=16)
+        assert stats.chisquare(counts, p / p.sum() * counts.sum()).pvalue > 1e-3
+    clamp = rng.random(X.shape) < 0.5
+    assert np.array_equal(model.gibbs(X, clamp=clamp, random_state=2)[clamp], X[clamp])
 
 
 def test_ln_z_is_forgotten_when_parameters_change():

@@ -214,14 +214,15 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         ``clamp``, boolean, (D,) or the shape of X, marks visibles that keep their values: in-painting.
         """
         check_count("n_steps", n_steps)
-        machine, checked = self.machine_, self._checked(X)
-        v_BD = torch.cat(list(self._dense_chunks(checked, machine.weights.dtype)))
-        kept = None
-        if clamp is not None:
-            kept = torch.tensor(self._mask("clamp", clamp, tuple(v_BD.shape)), device=v_BD.device)
-        noise = self._noise(random_state)
-        y_B = self._sample_labels(v_BD, noise)
-        return machine.gibbs(v_BD, y_B, noise, n_steps, clamp_visible=kept)[0].cpu().numpy()
+        machine, checked, noise = self.machine_, self._checked(X), self._noise(random_state)
+        kept = None if clamp is None else np.broadcast_to(self._mask("clamp", clamp, checked.shape), checked.shape)
+        found: list[Tensor] = []
+        for v_BD in self._dense_chunks(checked, machine.weights.dtype):
+            first = sum(map(len, found))
+            mask = None if kept is None else torch.tensor(kept[first : first + len(v_BD)], device=v_BD.device)
+            y_B = self._sample_labels(v_BD, noise)
+            found.append(machine.gibbs(v_BD, y_B, noise, n_steps, clamp_visible=mask)[0].cpu())
+        return torch.cat(found).numpy()
 
     def sample(self, n_samples: int = 1, *, n_steps: int = 1000, random_state: Any = None) -> Any:
         """Visibles after ``n_steps`` Gibbs sweeps from uniform noise: (n_samples, D)."""
@@ -233,10 +234,14 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Chains from uniform noise, with labels that are kept or, where there are none to keep, move too."""
         check_count("n_samples", n_samples)
         check_count("n_steps", n_steps)
-        machine, noise = self.machine_, self._noise(random_state)
-        v_BD = (noise(n_samples, machine.n_visible) < 0.5).to(machine.weights.dtype)
-        y_B = self._sample_labels(v_BD, noise) if kept_B is None else kept_B
-        return machine.gibbs(v_BD, y_B, noise, n_steps, clamp_label=kept_B is not None)
+        machine, noise, rows = self.machine_, self._noise(random_state), self._rows_at_a_time()
+        found = []
+        for first in range(0, n_samples, rows):
+            v_BD = (noise(min(rows, n_samples - first), machine.n_visible) < 0.5).to(machine.weights.dtype)
+            y_B = self._sample_labels(v_BD, noise) if kept_B is None else kept_B[first : first + rows]
+            found.append(machine.gibbs(v_BD, y_B, noise, n_steps, clamp_label=kept_B is not None))
+        labels = [y_B for _, y_B in found if y_B is not None]
+        return torch.cat([v_BD for v_BD, _ in found]), torch.cat(labels) if labels else None
 
     def _sample_labels(self, v_BD: Tensor, noise: Callable[..., Tensor]) -> Tensor | None:
         return None
@@ -279,14 +284,17 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     def _dense_chunks(self, X: Any, dtype: torch.dtype) -> Iterator[Tensor]:
         """Rows of X as 0/1 tensors, few enough at a time to bound memory."""
-        machine = self.machine_
-        width = machine.n_visible + TEMPORARIES * (machine.capacity + 1) * max(machine.n_classes, 1)
-        rows = max(1, CHUNK_BYTES // (8 * width))
+        machine, rows = self.machine_, self._rows_at_a_time()
         for start in range(0, X.shape[0], rows):
             part = X[start : start + rows]
             part = part.toarray() if sparse.issparse(part) else part
             binary = part > (0 if self.binarize is None else self.binarize)
             yield torch.from_numpy(np.ascontiguousarray(binary)).to(machine.weights.device, dtype)
+
+    def _rows_at_a_time(self) -> int:
+        machine = self.machine_
+        width = machine.n_visible + TEMPORARIES * (machine.capacity + 1) * max(machine.n_classes, 1)
+        return max(1, CHUNK_BYTES // (8 * width))
 
     def _by_row(
         self, X: ArrayLike, function: Callable[[Machine, Tensor], Tensor], dtype: torch.dtype | None = None
