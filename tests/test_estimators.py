@@ -243,6 +243,15 @@ def test_chains_in_chunks_keep_their_frequencies_and_their_clamps(monkeypatch):
     assert np.array_equal(model.gibbs(X, clamp=clamp, random_state=2)[clamp], X[clamp])
 
 
+def test_samples_find_a_mode_behind_a_barrier_of_z():
+    """300 equal units reward 40 visibles all on, and cost beta ln 2 each where these are noise: z = 1 is a trap."""
+    rewards = np.full((300, 40), 0.2)
+    model = irbm.InfiniteRBM.from_parameters(rewards, np.full(300, -7.0), np.zeros(40))
+    noise = np.random.default_rng(0).integers(0, 2, (50, 40))
+    assert model.gibbs(noise, 400, random_state=0).mean() < 0.6
+    assert model.sample(50, n_steps=400, random_state=0).mean() > 0.95
+
+
 def test_ln_z_is_forgotten_when_parameters_change():
     model = irbm_4()
     before = model.score_samples(X4)

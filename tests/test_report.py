@@ -288,11 +288,13 @@ def test_chains_are_those_of_the_model(digits):
 
 def test_chains_take_every_step(digits, monkeypatch):
     monkeypatch.setattr(report, "PIECE", 3)
+    monkeypatch.setattr(report, "DEEP_STEPS", 2)
+    monkeypatch.setattr("irbm.estimators.base.DEEP_STEPS", 2)
     model, rng = digits.model(), np.random.RandomState(9)
-    expected = model.sample(5, n_steps=3, random_state=rng)
+    expected = model.sample(5, n_steps=4, random_state=rng)
     for steps in (3, 1):
         expected = model.gibbs(expected, steps, random_state=rng)
-    np.testing.assert_array_equal(report.run_chains(model, 5, 7, seed=9), expected)
+    np.testing.assert_array_equal(report.run_chains(model, 5, 8, seed=9), expected)
 
 
 def test_chains_from_noise_and_from_examples_share_no_random_numbers(digits, monkeypatch):

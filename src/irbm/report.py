@@ -20,7 +20,7 @@ from sklearn.utils import check_random_state
 
 from irbm import plots
 from irbm.data import Dataset
-from irbm.estimators.base import check_count
+from irbm.estimators.base import DEEP_STEPS, check_count
 from irbm.evaluation.classification import confusion_matrix, error_rate
 from irbm.files import write_bytes
 from irbm.runs import Config, Run
@@ -93,12 +93,12 @@ def write_report(run: Run) -> Path:
 def run_chains(model: Any, start: int | NDArray[np.uint8], n_steps: int, seed: int) -> NDArray[np.uint8]:
     """The visibles after so many Gibbs steps from uniform noise, in ``start`` chains, or from examples: (n, D).
 
-    A few steps at a time, for the sake of a progress bar; up to ``PIECE`` steps are those that ``model.sample`` and
-    ``model.gibbs`` take with that seed.
+    A few steps at a time, for the sake of a progress bar, after those in which ``model.sample`` may hold z deep.
     """
     check_count("n_steps", n_steps)
     rng = check_random_state(seed)
-    pieces = [min(PIECE, n_steps - done) for done in range(0, n_steps, PIECE)]
+    first = min(n_steps, 2 * DEEP_STEPS)
+    pieces = [first, *(min(PIECE, n_steps - done) for done in range(first, n_steps, PIECE))]
     v: Any = start
     for steps in track(pieces, "Gibbs sampling", console=Console(stderr=True), transient=True):
         if isinstance(v, int):
@@ -239,7 +239,7 @@ def _samples(model: Any, examples: Dataset, shape: tuple[int, int], kind: str) -
     from_noise, from_data = run_chains(model, len(X), STEPS, 0), run_chains(model, X, STEPS, 1)
     grids = {
         "Test examples": X,
-        f"Samples: {STEPS:,} Gibbs steps from uniform noise": from_noise,
+        f"Samples: {STEPS:,} Gibbs steps from uniform noise{_deep(kind)}": from_noise,
         f"Samples: {STEPS:,} Gibbs steps from those test examples": from_data,
     }
     pictures = "".join(_figure(plots.image_grid(v.reshape(-1, *shape)), caption) for caption, v in grids.items())
@@ -247,12 +247,17 @@ def _samples(model: Any, examples: Dataset, shape: tuple[int, int], kind: str) -
     return _section("Samples", mixing + f'<div class="beside">{pictures}</div>')
 
 
+def _deep(kind: str) -> str:
+    return "" if kind == "fixed" else f", the first {min(STEPS // 2, DEEP_STEPS)} of them with z = l"
+
+
 def _mixing(model: Any, *groups: NDArray[np.uint8]) -> str:
     """How far to trust chains from noise: the depth that they have reached tells."""
     test, from_noise, from_data = (float(np.median(model.log_prob_z(X).argmax(axis=1) + 1)) for X in groups)
     return _paragraph(
         "Between noise, at a small z, and data, at a large z, an infinite RBM can have a first-order transition, so "
-        "chains from noise may stay in the noise for very long: compare them with chains that start at test examples. "
+        "chains from noise may stay in the noise for very long. Holding z at l for some steps takes them out; whether "
+        "they are back where the data are, chains that start at test examples tell. "
         f"The median likeliest z is {test:.0f} for the test examples, {from_noise:.0f} where chains from noise have "
         f"ended, and {from_data:.0f} where chains from the test examples have."
     )

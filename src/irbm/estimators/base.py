@@ -28,6 +28,7 @@ from irbm.models import Depth, Machine
 from irbm.models.build import describe, from_arrays, restore
 from irbm.ops.noise import uniform_noise
 
+DEEP_STEPS = 100  # of a sample's sweeps, at most, with z held at l
 CHUNK_BYTES = 2**27
 TEMPORARIES = 8  # float64 arrays of the size of the z-table alive at once, at most
 
@@ -225,7 +226,11 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return torch.cat(found).numpy()
 
     def sample(self, n_samples: int = 1, *, n_steps: int = 1000, random_state: Any = None) -> Any:
-        """Visibles after ``n_steps`` Gibbs sweeps from uniform noise: (n_samples, D)."""
+        """Visibles after ``n_steps`` Gibbs sweeps from uniform noise: (n_samples, D).
+
+        Half of the sweeps, and at most 100, hold z at l: with z free, chains from noise can stay at a small z, among
+        noise, for longer than anybody waits. The rest are free, and may go back there.
+        """
         return self._sample(n_samples, n_steps, random_state)[0].cpu().numpy()
 
     def _sample(
@@ -235,11 +240,13 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         check_count("n_samples", n_samples)
         check_count("n_steps", n_steps)
         machine, noise, rows = self.machine_, self._noise(random_state), self._rows_at_a_time()
+        deep, n_deep, clamp = machine.clamped(), min(n_steps // 2, DEEP_STEPS), kept_B is not None
         found = []
         for first in range(0, n_samples, rows):
             v_BD = (noise(min(rows, n_samples - first), machine.n_visible) < 0.5).to(machine.weights.dtype)
             y_B = self._sample_labels(v_BD, noise) if kept_B is None else kept_B[first : first + rows]
-            found.append(machine.gibbs(v_BD, y_B, noise, n_steps, clamp_label=kept_B is not None))
+            v_BD, y_B = deep.gibbs(v_BD, y_B, noise, n_deep, clamp_label=clamp)
+            found.append(machine.gibbs(v_BD, y_B, noise, n_steps - n_deep, clamp_label=clamp))
         labels = [y_B for _, y_B in found if y_B is not None]
         return torch.cat([v_BD for v_BD, _ in found]), torch.cat(labels) if labels else None
 

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from irbm.models.depth import Depth
+from irbm.models.depth import Depth, Fixed
 from irbm.models.visible import Bernoulli
 from irbm.ops import dispatch
 from irbm.ops import reference as ops
@@ -93,6 +93,10 @@ class Machine:
             n: t.to(device=device, dtype=dtype if t.is_floating_point() else None) for n, t in self.tensors().items()
         }
         return replace(self, **moved)
+
+    def clamped(self) -> "Machine":
+        """The same parameters with z = l always: the converted RBM of sec. 4.2."""
+        return replace(self, depth=Fixed())
 
     def with_capacity(self, capacity: int) -> "Machine":
         """A copy of the machine padded or cut to a capacity, which must hold its l units."""
