@@ -14,7 +14,14 @@ import torch
 from irbm.ops import kernels
 
 HERE = Path(__file__).parent
-FILES = ["test_fused.py", "test_products.py", "test_counting.py", "test_annealing.py", "../training/test_cuda.py"]
+FILES = [
+    "test_fused.py",
+    "test_labels.py",
+    "test_products.py",
+    "test_counting.py",
+    "test_annealing.py",
+    "../training/test_cuda.py",
+]
 
 
 @pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")

@@ -1,12 +1,14 @@
-"""Discriminative infinite RBMs with and without random permutation (sec. 4.3, table 2 and fig. 11).
+"""Classifiers of table 2: discriminative infinite RBMs with and without random permutation, and ClassRBMs (sec. 4.3).
 
 ``python -m irbm.experiments.classification --dataset binarized_mnist --settings discriminative,hybrid --seeds 0,1,2``
-writes results/classification_binarized_mnist.json. The validation split chooses the epoch; the test split is looked at
-once, by the machine that was chosen. Flags such as ``--n-iter`` or ``--learning-rate`` win over the named settings;
-``--objective`` and ``--regroup`` make a setting of their own where none is named.
+writes results/classification_binarized_mnist.json. The validation split chooses the epoch. The test split is looked at
+once, by the machine that was chosen, and only when a run has come to its end: one that ``--seconds`` cut off goes on
+from its checkpoint at the next call, or ends there with ``--final``. Runs that the file already has are not repeated.
+Flags such as ``--n-iter`` or ``--learning-rate`` win over the named settings.
 """
 
 import argparse
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -20,7 +22,7 @@ import numpy as np
 import torch
 
 from irbm import data
-from irbm.estimators import InfiniteRBMClassifier
+from irbm.estimators import InfiniteRBMClassifier, RBMClassifier
 from irbm.evaluation.classification import error_rate
 from irbm.experiments.results import stamp, write_json
 from irbm.training import Callback, Checkpointer, Report, Trainer
@@ -40,6 +42,8 @@ NAMED: dict[str, dict[str, Any]] = {
     "discriminative_ordinary": {"objective": "discriminative", "regroup": None},
     "hybrid": {"objective": "hybrid"},
     "hybrid_ordinary": {"objective": "hybrid", "regroup": None},
+    "classrbm": {"objective": "discriminative", "n_components": 500},
+    "classrbm_hybrid": {"objective": "hybrid", "alpha": 0.01, "n_components": 1500},
     # Fig. 11: the first five epochs, by three rules for the rate.
     "five": FIVE,
     "five_ordinary": {**FIVE, "regroup": None},
@@ -48,16 +52,24 @@ NAMED: dict[str, dict[str, Any]] = {
     "five_fast": {**FIVE, "optimizer": "constant", "learning_rate": 1.0},
     "five_fast_ordinary": {**FIVE, "optimizer": "constant", "learning_rate": 1.0, "regroup": None},
 }
+CHANGES: dict[str, type] = {  # what flags may change
+    "n_iter": int,
+    "learning_rate": float,
+    "l1": float,
+    "alpha": float,
+    "batch_size": int,
+    "gibbs_steps": int,
+}
 
 
 class Clock(Callback):
-    """Ends training orderly once its time is over."""
+    """Ends training once its time is over, after the first epoch at the earliest."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
     def after_segment(self, trainer: Trainer) -> None:
-        if time.monotonic() > self._end:
+        if time.monotonic() > self._end and trainer.state.best is not None:
             trainer.stop()
 
 
@@ -65,128 +77,192 @@ class Progress(Callback):
     """A line every few epochs."""
 
     def __init__(self, name: str, every: int) -> None:
-        self._name, self._every = name, every
+        self._name, self._every, self._began = name, every, time.monotonic()
 
     def after_epoch(self, trainer: Trainer, report: Report) -> None:
-        score = trainer.state.history[-1].validation_score
-        if report.epoch % self._every == 0 and score is not None:
+        best, score = trainer.state.best, trainer.state.history[-1].validation_score
+        if report.epoch % self._every == 0 and score is not None and best is not None:
             print(
-                f"{self._name} epoch {report.epoch}: validation error {1 - score:.2%}, l {report.n_components}",
+                f"{self._name} epoch {report.epoch}: validation error {1 - score:.2%} (best epoch {best.epoch}), "
+                f"l {report.n_components}, {time.monotonic() - self._began:.0f} s",
                 flush=True,
             )
 
 
-def run(name: str, dataset: str, settings: dict[str, Any], seed: int, options: dict[str, Any]) -> dict[str, Any]:
-    """One training, and the one look at the test split. ``options``: device, rows, seconds, checkpoints."""
+class Sparing(Checkpointer):
+    """Writes by the clock alone: a small epoch on a GPU takes less time than its checkpoint."""
+
+    def after_epoch(self, trainer: Trainer, report: Report) -> None:
+        self.after_segment(trainer)
+
+
+def settings_of(dataset: str, setting: str, **changes: Any) -> dict[str, Any]:
+    """The data set's own settings, then the named ones, then changes that are not None."""
+    given = {name: value for name, value in changes.items() if value is not None}
+    return COMMON | DATASETS[dataset] | NAMED[setting] | given
+
+
+def train(
+    dataset: str,
+    setting: str,
+    seed: int,
+    *,
+    device: str | None = None,
+    changes: dict[str, Any] | None = None,
+    rows: int | None = None,
+    seconds: float | None = None,
+    checkpoints: str | Path | None = None,
+    final: bool = True,
+) -> dict[str, Any]:
+    """One run of a named setting, with ``changes`` such as n_iter: what was found, JSON-ready.
+
+    It ends after ``n_iter`` epochs or ``seconds``. The one look at the test split comes in the first case, and in the
+    second where it is ``final``; else the run can go on from its checkpoint, a file in the folder ``checkpoints``. With
+    the first ``rows`` alone there is no look.
+    """
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+    began, settings = time.perf_counter(), settings_of(dataset, setting, **(changes or {}))
     splits = data.load(dataset)
-    X, y, held, test = splits.train.X, splits.train.y, splits.validation, splits.test
-    if y is None or held.y is None or test.y is None:
-        raise ValueError(f"{dataset} has no labels")
-    X, y = X[: options["rows"]], y[: options["rows"]]
-    model = InfiniteRBMClassifier(**settings, random_state=seed, device=options["device"])
-    callbacks: list[Callback] = [Progress(f"{name} seed {seed}", max(1, settings["n_iter"] // 10))]
+    X, y, held = splits.train.X[:rows], labels_of(splits.train)[:rows], splits.validation
+    kind = RBMClassifier if "n_components" in settings else InfiniteRBMClassifier
+    model = kind(**settings, random_state=seed, device=device)
+    callbacks: list[Callback] = [Progress(f"{setting} seed {seed}", max(1, settings["n_iter"] // 20))]
     resume_from = None
-    if options["checkpoints"]:
-        path = Path(options["checkpoints"]) / f"{dataset}_{name}_{seed}.safetensors"
+    if checkpoints:
+        path = Path(checkpoints) / f"{dataset}_{setting}_{seed}.safetensors"
         path.parent.mkdir(parents=True, exist_ok=True)
         resume_from = path if path.is_file() else None
-        callbacks.append(Checkpointer(path))
-    if options["seconds"]:
-        callbacks.append(Clock(options["seconds"]))
-    began = time.perf_counter()
-    model.fit(X, y, validation=(held.X, held.y), callbacks=callbacks, resume_from=resume_from)
-    wall = time.perf_counter() - began
-    rows = model.history_
-    chosen = rows[model.best_epoch_ - 1]
-    one_order = error_rate(test.y, model.predict(test.X))
-    averaged = error_rate(test.y, model.set_params(n_permutations=ORDERS).predict(test.X))
+        callbacks.append(Sparing(path))
+    if seconds:
+        callbacks.append(Clock(seconds))
+    model.fit(X, y, validation=(held.X, labels_of(held)), callbacks=callbacks, resume_from=resume_from)
+    finished = len(model.history_) == settings["n_iter"]
     return {
-        "setting": name,
+        "setting": setting,
         "seed": seed,
-        "test_error": asdict(one_order),
-        f"test_error_{ORDERS}_orders": asdict(averaged),
-        "validation_error": 1 - chosen["validation_score"],
-        "best_epoch": model.best_epoch_,
-        "epochs": len(rows),
-        "n_components": chosen["n_components"],
-        "effective_size": chosen["effective_size"],
-        "regrouped": chosen["regrouped"],
-        "validation_errors": [round(1 - row["validation_score"], 6) for row in rows],
-        "sizes": [row["n_components"] for row in rows],
-        "training_seconds": sum(row["seconds"] for row in rows),
-        "wall_seconds": wall,
+        "settings": settings,
+        "rows": len(X),
+        "finished": finished,
+        **(errors(model, splits.test) if rows is None and (finished or final) else {}),
+        **chosen(model),
+        "wall_seconds": time.perf_counter() - began,  # of this call, where a run took several
+        **stamp(device or "cpu"),
     }
 
 
-def summary(runs: list[dict[str, Any]], names: list[str]) -> Iterator[str]:
+def labels_of(split: data.Split) -> Any:
+    if split.y is None:
+        raise ValueError("these data have no labels")
+    return split.y
+
+
+def errors(model: InfiniteRBMClassifier | RBMClassifier, split: data.Split) -> dict[str, Any]:
+    """Error rates on a split: of one order, and of averages over several where the model regroups."""
+    y = labels_of(split)
+    found = {"test_error": asdict(error_rate(y, model.predict(split.X)))}
+    if isinstance(model, InfiniteRBMClassifier):
+        averaged = model.set_params(n_permutations=ORDERS).predict(split.X)
+        found[f"test_error_{ORDERS}_orders"] = asdict(error_rate(y, averaged))
+    return found
+
+
+def chosen(model: InfiniteRBMClassifier | RBMClassifier) -> dict[str, Any]:
+    """What the history says of the epoch that validation chose, and of the way there."""
+    rows = model.history_
+    best = rows[model.best_epoch_ - 1]
+    return {
+        "validation_error": 1 - best["validation_score"],
+        "best_epoch": model.best_epoch_,
+        "epochs": len(rows),
+        **{name: best[name] for name in ("n_components", "effective_size", "regrouped")},
+        "validation_errors": [round(1 - row["validation_score"], 6) for row in rows],
+        "sizes": [row["n_components"] for row in rows],
+        "training_seconds": sum(row["seconds"] for row in rows),
+    }
+
+
+def summary(runs: list[dict[str, Any]]) -> Iterator[str]:
     """A line for each setting: means over the seeds with their standard deviations."""
-    for name in names:
-        kept = [r for r in runs if r["setting"] == name]
+    for name in dict.fromkeys(r["setting"] for r in runs):
+        kept = [r for r in runs if r["setting"] == name and "test_error" in r]
+        for r in runs:
+            if r["setting"] == name and "test_error" not in r:
+                yield f"{name} seed {r['seed']}: unfinished, validation error {r['validation_error']:.2%}"
         if not kept:
             continue
         test = np.array([100 * r["test_error"]["rate"] for r in kept])
-        averaged = np.array([100 * r[f"test_error_{ORDERS}_orders"]["rate"] for r in kept])
-        size = np.array([r["n_components"] for r in kept])
+        averaged = [100 * r[f"test_error_{ORDERS}_orders"]["rate"] for r in kept if f"test_error_{ORDERS}_orders" in r]
         spread = test.std(ddof=min(1, len(test) - 1))
         yield (
             f"{name}: test error {test.mean():.2f} ± {spread:.2f} % over {len(kept)} seeds "
-            f"({ORDERS} orders: {averaged.mean():.2f} %), l {size.mean():.0f}, "
-            f"epochs {', '.join(str(r['best_epoch']) for r in kept)} of {kept[0]['epochs']}"
+            + (f"({ORDERS} orders: {np.mean(averaged):.2f} %), " if averaged else "")
+            + f"l {np.mean([r['n_components'] for r in kept]):.0f}, "
+            + "epochs "
+            + ", ".join(f"{r['best_epoch']} of {r['epochs']}" for r in kept)
         )
 
 
-def wanted_settings(args: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """The settings to try, by name: the data set's own, then the named ones', then what flags say."""
-    flags = {n: getattr(args, n) for n in ("n_iter", "learning_rate", "l1", "alpha", "batch_size", "gibbs_steps")}
-    given = {n: v for n, v in flags.items() if v is not None}
-    base = COMMON | DATASETS[args.dataset]
-    if args.settings:
-        names = args.settings.split(",")
-        unknown = sorted(set(names) - set(NAMED))
-        if unknown:
-            raise SystemExit(f"settings must be among {', '.join(NAMED)}, got {unknown[0]!r}")
-        return {name: base | NAMED[name] | given for name in names}
-    regroup = None if args.regroup == "none" else args.regroup
-    name = args.objective + ("" if regroup else "_ordinary")
-    return {name: base | {"objective": args.objective, "regroup": regroup} | given}
+def known_runs(path: str | Path) -> list[dict[str, Any]]:
+    """The runs a file of results has, none where there is no file."""
+    if not Path(path).is_file():
+        return []
+    runs: list[dict[str, Any]] = json.loads(Path(path).read_text())["runs"]
+    return runs
 
 
-def main() -> None:
+def merged(old: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:
+    """The runs with a new one in the place of the one with the same setting and seed."""
+    names = list(NAMED)
+    others = [r for r in old if (r["setting"], r["seed"]) != (new["setting"], new["seed"])]
+    return sorted([*others, new], key=lambda r: (names.index(r["setting"]), r["seed"]))
+
+
+def is_done(run: dict[str, Any], setting: str, seed: int, settings: dict[str, Any], rows: int) -> bool:
+    """Whether this run is the wanted one, and has had its look at the test split."""
+    wanted = {"setting": setting, "seed": seed, "settings": settings, "rows": rows}
+    return "test_error" in run and all(run.get(name) == value for name, value in wanted.items())
+
+
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dataset", choices=list(DATASETS), required=True)
-    parser.add_argument("--settings", help=f"one or more of {', '.join(NAMED)}, with commas")
-    parser.add_argument("--objective", choices=["discriminative", "hybrid", "generative"], default="hybrid")
-    parser.add_argument("--regroup", choices=["adaptive", "none"], default="adaptive")
+    parser.add_argument("--settings", default="hybrid", help=f"one or more of {', '.join(NAMED)}, with commas")
     parser.add_argument("--seeds", default="0,1,2", help="with commas")
-    for name, kind in {"n-iter": int, "learning-rate": float, "l1": float, "alpha": float}.items():
-        parser.add_argument(f"--{name}", type=kind)
-    parser.add_argument("--batch-size", type=int)
-    parser.add_argument("--gibbs-steps", type=int)
+    for name, kind in CHANGES.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time")
-    parser.add_argument("--rows", type=int, help="train on the first examples alone, to try things out")
-    parser.add_argument("--seconds", type=float, help="end each run after so long, at the epoch it has reached")
+    parser.add_argument("--rows", type=int, help="train on the first examples alone, to try things out: no test")
+    parser.add_argument("--seconds", type=float, help="end each run after so long, wherever it is")
+    parser.add_argument("--final", action="store_true", help="look at the test split where time ended a run, too")
     parser.add_argument("--checkpoints", help="a folder: runs write checkpoints there, and go on from them")
     parser.add_argument("--out")
     args = parser.parse_args()
-    tried, seeds = wanted_settings(args), [int(seed) for seed in args.seeds.split(",")]
-    options = {n: getattr(args, n) for n in ("device", "rows", "seconds", "checkpoints")}
-    result: dict[str, Any] = {"dataset": args.dataset, "note": data.load(args.dataset).note, "rows": args.rows}
-    result |= {"settings": tried, "runs": [], **stamp(args.device)}
+    unknown = sorted(set(args.settings.split(",")) - set(NAMED))
+    if unknown:
+        parser.error(f"settings must be among {', '.join(NAMED)}, got {unknown[0]!r}")
+    return args
+
+
+def main() -> None:
+    args = arguments()
+    splits = data.load(args.dataset)
+    changes = {name: getattr(args, name) for name in CHANGES}
+    options = {name: getattr(args, name) for name in ("device", "rows", "seconds", "checkpoints", "final")}
     out = args.out or f"results/classification_{args.dataset}.json"
+    runs, n_rows = known_runs(out), len(splits.train.X[: args.rows])
+    wanted = [
+        (setting, int(seed))
+        for setting in args.settings.split(",")
+        for seed in args.seeds.split(",")
+        if not any(is_done(r, setting, int(seed), settings_of(args.dataset, setting, **changes), n_rows) for r in runs)
+    ]
     with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
-        pending = [
-            pool.submit(run, name, args.dataset, settings, seed, options)
-            for name, settings in tried.items()
-            for seed in seeds
-        ]
-        for job in as_completed(pending):  # written after each, so that an end before the last loses little
-            result["runs"] = sorted(
-                [*result["runs"], job.result()], key=lambda r: (list(tried).index(r["setting"]), r["seed"])
-            )
-            write_json(out, result)
-    print("\n".join(summary(result["runs"], list(tried))))
+        jobs = [pool.submit(train, args.dataset, *pair, changes=changes, **options) for pair in wanted]
+        for job in as_completed(jobs):  # written after each, so that an end before the last loses little
+            runs = merged(runs, job.result())
+            write_json(out, {"dataset": args.dataset, "note": splits.note, "runs": runs})
+    print("\n".join(summary(runs)))
 
 
 if __name__ == "__main__":

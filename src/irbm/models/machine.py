@@ -169,11 +169,13 @@ class Machine:
 
     def label_scores(self, v_BD: Tensor) -> Tensor:
         """-F(y | v) = d_y + ln sum_z e^{t_z(v, y)}: (B, C), float64. Eq. 31."""
-        if self.label_bias is None:
+        if self.label_weights is None or self.label_bias is None:
             raise ValueError("this machine has no labels")
+        a_BK = F.linear(v_BD, self.weights, self.hidden_bias)
+        beta_K = self.depth.penalties(self.hidden_bias)
+        machine = (self.label_weights, self.label_bias, self.order, beta_K, self.size, self.depth.kind, self.depth.tail)
         rows = range(0, max(len(v_BD), 1), self._label_rows)
-        parts = [torch.logsumexp(self.joint_table(self.activations(v_BD[n : n + self._label_rows])), -1) for n in rows]
-        return torch.cat(parts)
+        return torch.cat([dispatch.label_scores(a_BK[n : n + self._label_rows], *machine) for n in rows])
 
     def log_prob_y(self, v_BD: Tensor) -> Tensor:
         """ln p(y | v): (B, C), float64. Eq. 32."""
@@ -279,7 +281,7 @@ class Machine:
     def _label_contrast(self, a_BK: Tensor, y_B: Tensor, u_pos_B: Tensor, u_neg_B: Tensor) -> Contrast:
         if self.label_weights is None or self.label_bias is None:
             raise ValueError("this machine has no labels")
-        return ops.label_contrast(
+        return dispatch.label_contrast(
             a_BK,
             self.label_weights,
             self.label_bias,

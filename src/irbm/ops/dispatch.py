@@ -8,10 +8,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.ops import annealing, compiled, counting, fused, reference
+from irbm.ops import annealing, compiled, counting, fused, labels, reference
 from irbm.ops.kernels import Draws, available
 from irbm.ops.noise import KeyedStream, Noise
-from irbm.ops.reference import Heat, Kind
+from irbm.ops.reference import Contrast, Heat, Kind
 
 
 class Hidden(NamedTuple):
@@ -82,6 +82,25 @@ def annealed_sample(
         return annealing.annealed_sample(a_BK, beta_K, kind, tail, here, there, noise.next_key())
     sample = compiled.annealed_sample if compiled.runs_on(a_BK) else reference.annealed_sample
     return sample(a_BK, beta_K, kind, tail, here, there, noise(len(a_BK)), noise(*a_BK.shape))
+
+
+def label_scores(
+    a_BK: Tensor, label_weights_KC: Tensor, label_bias_C: Tensor, order_K: Tensor, beta_K: Tensor,
+    size: Tensor, kind: Kind, tail: float,
+) -> Tensor:  # fmt: skip
+    """-F(y | v) of every label, from activations without one."""
+    scores = labels.label_scores if has_kernels(a_BK) else reference.label_scores
+    return scores(a_BK, label_weights_KC, label_bias_C, order_K, beta_K, size, kind, tail)
+
+
+def label_contrast(
+    a_BK: Tensor, label_weights_KC: Tensor, label_bias_C: Tensor, y_B: Tensor, order_K: Tensor, beta_K: Tensor,
+    size: Tensor, kind: Kind, tail: float, u_pos_B: Tensor, u_neg_B: Tensor,
+) -> Contrast:  # fmt: skip
+    """Every label's hidden side at once, from activations without one."""
+    contrast = labels.label_contrast if has_kernels(a_BK) else reference.label_contrast
+    machine = (order_K, beta_K, size, kind, tail)
+    return contrast(a_BK, label_weights_KC, label_bias_C, y_B, *machine, u_pos_B, u_neg_B)
 
 
 def draws(noise: Noise, *shape: int) -> Draws:

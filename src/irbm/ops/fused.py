@@ -67,14 +67,15 @@ def gains(a_K, beta_K, inside_K):
 
 
 @jit
-def _depth(a_K, beta_K, at_K, inside_K, size, tail, KIND: constexpr):
-    """P(z >= k) at each position, P(z > K), and the likeliest z <= l. Eqs. 4-5 and 16."""
+def depth(a_K, beta_K, at_K, inside_K, size, tail, KIND: constexpr):
+    """P(z >= k) at each position, P(z > K), the likeliest z <= l, and ln sum_z e^t in float64. Eqs. 4-5 and 16."""
+    gain_K = gains(a_K, beta_K, inside_K)
     if KIND == "fixed":
         reach_K = tl.where(at_K < size, 1.0, 0.0)
         beyond = size.to(tl.float32) * 0.0
         mode = size
+        log_sum = tl.sum(tl.where(at_K < size, gain_K, 0.0), 0)
     else:
-        gain_K = gains(a_K, beta_K, inside_K)
         t_K = tl.where(inside_K, tl.cumsum(gain_K, 0), float("-inf"))
         trained_K = tl.where(at_K < size, t_K, float("-inf"))
         mode = tl.argmax(trained_K, 0).to(tl.int64) + 1
@@ -92,7 +93,8 @@ def _depth(a_K, beta_K, at_K, inside_K, size, tail, KIND: constexpr):
         reach_K = (tl.cumsum(weight_K, 0, reverse=True) + beyond) / total
         reach_K = tl.where(reach_K > 1.0, 1.0, reach_K)
         beyond = beyond / total
-    return reach_K, beyond, mode
+        log_sum = peak + tl.log(total).to(tl.float64)
+    return reach_K, beyond, mode, log_sum
 
 
 @jit
@@ -103,7 +105,7 @@ def inverted(reach_K, beyond, at_K, inside_K, u):
 
 
 @jit
-def _units(order_K, at_K, inside_K):
+def units_at(order_K, at_K, inside_K):
     """The unit at each position."""
     unit_K = at_K
     if order_K is not None:
@@ -119,7 +121,7 @@ def _hidden_sample_kernel(
     row = tl.program_id(0).to(tl.int64)
     at_K = tl.arange(0, BLOCK)
     inside_K = at_K < K
-    unit_K = _units(order_K, at_K, inside_K)
+    unit_K = units_at(order_K, at_K, inside_K)
     a_K = tl.load(a_BK + row * K + unit_K, mask=inside_K, other=0.0).to(tl.float32)
     penalty_K = tl.load(beta_K + unit_K, mask=inside_K, other=0.0)
     if KEYED:
@@ -129,7 +131,7 @@ def _hidden_sample_kernel(
     else:
         u = tl.load(u_B + row)
         u_K = tl.load(u_BK + row * K + unit_K, mask=inside_K, other=1.0)
-    reach_K, beyond, _ = _depth(a_K, penalty_K, at_K, inside_K, tl.load(size), tail, KIND)
+    reach_K, beyond, _, _ = depth(a_K, penalty_K, at_K, inside_K, tl.load(size), tail, KIND)
     z = inverted(reach_K, beyond, at_K, inside_K, u)
     on_K = (u_K < sigmoid(a_K)) & (at_K < z)
     tl.store(z_B + row, z)
@@ -144,12 +146,12 @@ def _hidden_reach_kernel(
     row = tl.program_id(0).to(tl.int64)
     at_K = tl.arange(0, BLOCK)
     inside_K = at_K < K
-    unit_K = _units(order_K, at_K, inside_K)
+    unit_K = units_at(order_K, at_K, inside_K)
     a_K = tl.load(a_BK + row * K + unit_K, mask=inside_K, other=0.0).to(tl.float32)
     penalty_K = tl.load(beta_K + unit_K, mask=inside_K, other=0.0)
     u = z_uniform(key_of(seed, BY_POINTER), stream, row) if KEYED else tl.load(u_B + row)
     units = tl.load(size)
-    reach_K, beyond, mode = _depth(a_K, penalty_K, at_K, inside_K, units, tail, KIND)
+    reach_K, beyond, mode, _ = depth(a_K, penalty_K, at_K, inside_K, units, tail, KIND)
     tl.store(z_B + row, inverted(reach_K, beyond, at_K, inside_K, u))
     tl.store(mode_B + row, mode)
     tl.store(reach_BK + row * K + unit_K, tl.where(unit_K < units, reach_K, 0.0), mask=inside_K)
@@ -195,7 +197,7 @@ def _hidden_sample(
     with torch.cuda.device_of(a_BK):
         _hidden_sample_kernel[(B,)](
             a_BK, order_K, beta_K, size, tail, u_B, u_BK, seed, stream, z_B, h_BK, K,
-            KIND=kind, KEYED=seed is not None, BY_POINTER=isinstance(seed, Tensor), **_hidden_launch(B, K),
+            KIND=kind, KEYED=seed is not None, BY_POINTER=isinstance(seed, Tensor), **hidden_launch(B, K),
         )  # fmt: skip
     return z_B, h_BK
 
@@ -228,7 +230,7 @@ def _hidden_reach(
     with torch.cuda.device_of(a_BK):
         _hidden_reach_kernel[(B,)](
             a_BK, order_K, beta_K, size, tail, u_B, seed, stream, reach_BK, active_BK, z_B, mode_B, K,
-            KIND=kind, KEYED=seed is not None, BY_POINTER=isinstance(seed, Tensor), **_hidden_launch(B, K),
+            KIND=kind, KEYED=seed is not None, BY_POINTER=isinstance(seed, Tensor), **hidden_launch(B, K),
         )  # fmt: skip
     return reach_BK, active_BK, z_B, mode_B
 
@@ -260,7 +262,7 @@ def _phase_kernel(
     penalty_K = tl.load(beta_K + at_K, mask=inside_K, other=0.0)
     u = z_uniform(key_of(seed, BY_POINTER), stream, row) if KEYED else tl.load(u_R + row)
     units = tl.load(size)
-    reach_K, beyond, mode = _depth(a_K, penalty_K, at_K, inside_K, units, tail, KIND)
+    reach_K, beyond, mode, _ = depth(a_K, penalty_K, at_K, inside_K, units, tail, KIND)
     z = inverted(reach_K, beyond, at_K, inside_K, u)
     if SAMPLED:
         reach_K = tl.where(at_K < z, 1.0, 0.0)
@@ -294,7 +296,7 @@ def phases(
         _phase_kernel[(R,)](
             a_RK, beta_K, size, tail, u_R, seed, stream, hi_RK, lo_RK, reach_RK, z_R, mode_R, K,
             n_positive, R - n_positive, KIND=kind, SAMPLED=sampled, KEYED=seed is not None,
-            BY_POINTER=isinstance(seed, Tensor), **_hidden_launch(R, K),
+            BY_POINTER=isinstance(seed, Tensor), **hidden_launch(R, K),
         )  # fmt: skip
     return hi_RK, lo_RK, reach_RK, z_R, mode_R
 
@@ -466,7 +468,7 @@ def update_biases_(
 # -- launches ---------------------------------------------------------------------------------------------------
 
 
-def _hidden_launch(rows: int, columns: int) -> dict[str, int]:
+def hidden_launch(rows: int, columns: int) -> dict[str, int]:
     """As for any row, but no more warps than ``HIDDEN_WARPS`` allows where the rows alone fill the device."""
     launch = row_launch(columns)
     most = HIDDEN_WARPS["few rows" if rows <= FEW_ROWS else "many rows"]

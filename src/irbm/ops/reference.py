@@ -164,6 +164,38 @@ def _column(value: Tensor) -> Tensor:
     return value[:, None] if value.dim() else value
 
 
+def label_scores(
+    a_BK: Tensor,
+    label_weights_KC: Tensor,
+    label_bias_C: Tensor,
+    order_K: Tensor,
+    beta_K: Tensor,
+    size: Tensor,
+    kind: Kind,
+    tail: float,
+) -> Tensor:
+    """d_y + ln sum_z e^{t_z(v, y)} of every label, from activations without one: (B, C), float64. Eq. 31."""
+    _, t_BCZ = _label_tables(a_BK, label_weights_KC, label_bias_C, order_K, beta_K, size, kind, tail)
+    return torch.logsumexp(t_BCZ, dim=-1)
+
+
+def _label_tables(
+    a_BK: Tensor,
+    label_weights_KC: Tensor,
+    label_bias_C: Tensor,
+    order_K: Tensor,
+    beta_K: Tensor,
+    size: Tensor,
+    kind: Kind,
+    tail: float,
+) -> tuple[Tensor, Tensor]:
+    """Activations by position (B, C, K), and d_y + t_z (B, C, Z) in float64, of every label."""
+    # By position from here on: it is cheaper to put (B, K) and (C, K) in order than (B, C, K).
+    a_BCK = a_BK[:, None, order_K] + label_weights_KC.T[:, order_K]
+    t_BCZ = depth_table(softplus(a_BCK) - beta_K[order_K], size, kind, tail)
+    return a_BCK, t_BCZ + label_bias_C.double()[:, None]
+
+
 class Contrast(NamedTuple):
     """How the hidden side under the given label differs from its mean over the labels, by unit. Eqs. 30 and 43-46.
 
@@ -193,9 +225,7 @@ def label_contrast(
     u_neg_B: Tensor,
 ) -> Contrast:
     """Every label's hidden side at once, from activations without a label: O(K C) an example, W v shared by them."""
-    # By position from here on: it is cheaper to put (B, K) and (C, K) in order than (B, C, K).
-    a_BCK = a_BK[:, None, order_K] + label_weights_KC.T[:, order_K]
-    t_BCZ = depth_table(softplus(a_BCK) - beta_K[order_K], size, kind, tail) + label_bias_C.double()[:, None]
+    a_BCK, t_BCZ = _label_tables(a_BK, label_weights_KC, label_bias_C, order_K, beta_K, size, kind, tail)
     rows_B, labels_C = torch.arange(len(y_B), device=y_B.device), torch.arange(len(label_bias_C), device=y_B.device)
     trained_K = torch.arange(len(order_K), device=order_K.device) < size
     mode_B = t_BCZ[rows_B, y_B, :-1].masked_fill(~trained_K, -math.inf).argmax(-1) + 1
