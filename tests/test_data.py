@@ -369,6 +369,9 @@ def test_mnist_is_drawn_with_probability_intensity(publish_as: Callable[[str, li
     assert (mnist.train.X != data.load("mnist", seed=4).train.X).any()
     assert "50,000 of the 60,000" in mnist.note
     assert "seed 3" in mnist.note
+    above = data.load("mnist", binarize=100)
+    np.testing.assert_array_equal(above.test.X, np.broadcast_to(intensity > 100, (10_000, 784)))
+    assert "pixels > 100 of 255" in above.note
 
 
 def test_binarized_mnist_validates_on_the_last_10000(publish_as: Callable[[str, list[bytes]], None]) -> None:
@@ -784,5 +787,5 @@ def test_bad_threshold_is_refused(binarize: Any, tmp_path: Path, X: np.ndarray) 
 
 
 def test_known_data_sets_take_no_threshold() -> None:
-    with pytest.raises(ValueError, match=r"binarize is for your own files, got 0\.5; digits is binary"):
+    with pytest.raises(ValueError, match=r"binarize is for mnist and your own files, got 0\.5; digits is binary"):
         data.load("digits", binarize=0.5)

@@ -33,16 +33,21 @@ def _rank_in_class(y: NDArray[Any]) -> NDArray[np.int64]:
     return rank
 
 
-def _load_mnist(seed: int, progress: bool) -> Dataset:
+def _load_mnist(seed: int, progress: bool, binarize: float | None = None) -> Dataset:
     train_images, train_labels, test_images, test_labels = contents("mnist", progress)
     rng = np.random.default_rng(seed)
-    X_train, X_test = (_draw_pixels(_idx_images(raw), rng) for raw in (train_images, test_images))
+    X_train, X_test = (_pixels(_idx_images(raw), rng, binarize) for raw in (train_images, test_images))
     y_train, y_test = (_idx_labels(raw) for raw in (train_labels, test_labels))
+    how = f"drawn once with probability = intensity (seed {seed})" if binarize is None else f"> {binarize:g} of 255"
     note = (
-        f"MNIST, pixels drawn once with probability = intensity (seed {seed}); trained on the first 50,000 "
-        "of the 60,000, validated on the other 10,000, tested on 10,000"
+        f"MNIST, pixels {how}; trained on the first 50,000 of the 60,000, validated on the other 10,000, "
+        "tested on 10,000"
     )
     return _mnist_dataset("mnist", Split(X_train, y_train), Split(X_test, y_test), note)
+
+
+def _pixels(intensity: NDArray[np.uint8], rng: np.random.Generator, binarize: float | None) -> NDArray[np.uint8]:
+    return _draw_pixels(intensity, rng) if binarize is None else (intensity > binarize).astype(np.uint8)
 
 
 def _idx_images(raw: bytes) -> NDArray[np.uint8]:
@@ -92,7 +97,7 @@ def _row_major(X: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return X.reshape(-1, 28, 28).transpose(0, 2, 1).reshape(-1, 28 * 28)
 
 
-LOADERS: dict[Any, Callable[[int, bool], Dataset]] = {
+LOADERS: dict[Any, Callable[..., Dataset]] = {
     "digits": _load_digits,
     "mnist": _load_mnist,
     "binarized_mnist": _load_binarized_mnist,

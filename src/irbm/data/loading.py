@@ -16,7 +16,8 @@ def load(
     """The data set of that name (see `KNOWN`), or a user's own file (see the top of `irbm.data`).
 
     `seed` draws the pixels of `mnist` and splits a file that holds one X; the other data sets are fixed and
-    ignore it. `binarize=t` maps X > t to 1 in a user's own file. `progress` shows a bar while downloading.
+    ignore it. `binarize=t` maps X > t to 1 in a user's own file, and in `mnist`, of intensities up to 255, in place of
+    drawing. `progress` shows a bar while downloading.
     """
     if not isinstance(seed, numbers.Integral) or seed < 0:
         raise ValueError(f"seed must be an integer >= 0, got {seed!r}")
@@ -24,6 +25,10 @@ def load(
         raise ValueError(f"binarize must be None or a finite number, got {binarize!r}")
     if name not in LOADERS:
         return load_file(existing(name), seed, binarize)
-    if binarize is not None:
-        raise ValueError(f"binarize is for your own files, got {binarize!r}; {name} is binary, leave it out")
-    return LOADERS[str(name)](seed, progress)
+    if binarize is None:
+        return LOADERS[str(name)](seed, progress)
+    if name != "mnist":
+        raise ValueError(
+            f"binarize is for mnist and your own files, got {binarize!r}; {name} is binary already, leave it out"
+        )
+    return LOADERS["mnist"](seed, progress, binarize)
