@@ -1,11 +1,12 @@
-"""The kernel for all labels at once against its slow twins, draw by draw."""
+"""All labels at once, on the GPU and compiled for the CPU, against the slow twins, draw by draw."""
 
 import math
 
 import pytest
 import torch
 
-from irbm.ops import labels
+from interpreter import device_for_kernels
+from irbm.ops import compiled, labels
 from irbm.ops import reference as ops
 
 BETA = 1.01
@@ -14,6 +15,16 @@ KINDS = ("fixed", "ordered", "infinite")
 SIZES = ((2, 1), (64, 40), (300, 211))
 B, C = 5, 3  # the interpreter takes some ten milliseconds for each of B C rows
 EDGE = 1e-5  # a decision may differ where its uniform is this close to its threshold
+
+
+@pytest.fixture(params=["fused", "compiled"])
+def contrast(request):
+    """A fast twin of ``label_contrast``, with the device it runs on."""
+    if request.param == "fused":
+        return labels.label_contrast, device_for_kernels()
+    if not compiled.available():
+        pytest.skip("numba is not installed")
+    return compiled.label_contrast, "cpu"
 
 
 def case_of(kind, K, l, device, scale):
@@ -46,11 +57,12 @@ def test_scores_are_their_twins(kind, K, l, scale, device):
 @pytest.mark.parametrize("scale", [0.3, 5.0])
 @pytest.mark.parametrize(("K", "l"), SIZES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_contrast_is_its_twin(kind, K, l, scale, device):
+def test_contrast_is_its_twin(kind, K, l, scale, contrast):
+    fast, device = contrast
     a_BK, U_KC, d_C, *rest = case_of(kind, K, l, device, scale)
     y_B = torch.arange(B, device=device) % C
     u_pos_B, u_neg_B = (torch.rand(B, generator=torch.Generator().manual_seed(s)).to(device) for s in (1, 2))
-    got = labels.label_contrast(a_BK, U_KC, d_C, y_B, *rest, u_pos_B, u_neg_B)
+    got = fast(a_BK, U_KC, d_C, y_B, *rest, u_pos_B, u_neg_B)
     exact = in_float64((a_BK, U_KC, d_C, y_B, *rest))
     expected = ops.label_contrast(*exact, u_pos_B.double(), u_neg_B.double())
     for name in ("error_BC", "reach_BK", "on_BK", "on_KC"):
@@ -76,16 +88,18 @@ def table(exact):
     return ops.depth_table(gain_BCK[..., order_K], size, kind, tail) + d_C[:, None]
 
 
-def test_the_cases_above_reach_every_depth(device):
+def test_the_cases_above_reach_every_depth(contrast):
+    fast, device = contrast
     a_BK, U_KC, d_C, *rest = case_of("infinite", 300, 211, device, 0.3)
     y_B, u_B = torch.zeros(B, dtype=torch.int64, device=device), torch.full((B,), 0.5, device=device)
-    z_B = labels.label_contrast(a_BK, U_KC, d_C, y_B, *rest, u_B, u_B).z_pos_B
+    z_B = fast(a_BK, U_KC, d_C, y_B, *rest, u_B, u_B).z_pos_B
     assert z_B.min() < 100
     assert z_B.max() > 211
 
 
-def test_a_sum_over_examples_is_the_same_each_time(device):
+def test_a_sum_over_examples_is_the_same_each_time(contrast):
+    fast, device = contrast
     a_BK, U_KC, d_C, *rest = case_of("infinite", 64, 40, device, 1.0)
     y_B, u_B = torch.zeros(B, dtype=torch.int64, device=device), torch.full((B,), 0.5, device=device)
-    first, second = (labels.label_contrast(a_BK, U_KC, d_C, y_B, *rest, u_B, u_B) for _ in range(2))
+    first, second = (fast(a_BK, U_KC, d_C, y_B, *rest, u_B, u_B) for _ in range(2))
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))

@@ -22,7 +22,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from irbm.ops.reference import Heat, Kind
+from irbm.ops import reference
+from irbm.ops.reference import Contrast, Heat, Kind
 
 try:
     numba: Any = importlib.import_module("numba")
@@ -393,6 +394,71 @@ def hidden_reach(
         reach_BK, active_BK, z_B, mode_B,
     )  # fmt: skip
     return torch.from_numpy(reach_BK), torch.from_numpy(active_BK), torch.from_numpy(z_B), torch.from_numpy(mode_B)
+
+
+# -- all labels at once -------------------------------------------------------------------------------------------
+
+
+@_jit
+def _shifted(a_K, shift_K, sum_K):
+    for k in range(len(a_K)):
+        sum_K[k] = a_K[k] + shift_K[k]
+
+
+@_jit
+def _shares(deeper_K, active_K, size, reach_K, on_K):
+    """P(z >= k | v, y) by position, and the same times s(a) for the trained units."""
+    share = 1.0 / deeper_K[0]
+    for k in range(len(deeper_K)):
+        p = deeper_K[k] * share
+        reach_K[k] = F32(0.0 if p < NEGLIGIBLE else p)
+    for k in range(size):
+        on_K[k] = reach_K[k] * active_K[k]
+
+
+@_Kernel
+def _label_tables(
+    a_BK, shift_CK, bias_C, beta_K, size, kind, tail, y_B, u_B, score_BC, reach_BCK, beyond_BC, on_BCK, z_B, mode_B
+):
+    (B, K), C = a_BK.shape, len(bias_C)
+    limit = K if kind == INFINITE else size
+    for b in prange(B):
+        single_5K, double_2K = np.empty((5, K), np.float32), np.empty((2, K), np.float64)
+        a_K, small_K, gain_K, active_K, w_K = single_5K[0], single_5K[1], single_5K[2], single_5K[3], single_5K[4]
+        t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+        for c in range(C):
+            _shifted(a_BK[b], shift_CK[c], a_K)
+            _activity(a_K, beta_K, small_K, gain_K)
+            _activate(a_K, small_K, active_K)
+            log_sum, beyond = _log_sum(gain_K[:limit], kind, tail, 0.0, t_K, w_K[:limit], deeper_K)
+            score_BC[b, c] = log_sum + bias_C[c]
+            reach_BCK[b, c], on_BCK[b, c] = ZERO, ZERO
+            if kind == FIXED:
+                reach_BCK[b, c, :size], on_BCK[b, c, :size] = ONE, active_K[:size]
+                z_B[b] = mode_B[b] = size
+            else:
+                beyond_BC[b, c] = beyond / deeper_K[0]
+                _shares(deeper_K, active_K, size, reach_BCK[b, c], on_BCK[b, c])
+                if c == y_B[b]:
+                    z_B[b] = _inverted(deeper_K, beyond, u_B[b])
+                    mode_B[b] = 1 + _first(t_K[:size], _largest(t_K[:size]))
+
+
+def label_contrast(
+    a_BK: Tensor, label_weights_KC: Tensor, label_bias_C: Tensor, y_B: Tensor, order_K: Tensor, beta_K: Tensor,
+    size: Tensor, kind: Kind, tail: float, u_pos_B: Tensor, u_neg_B: Tensor,
+) -> Contrast:  # fmt: skip
+    """Every label's hidden side at once, from activations without a label. Eqs. 30 and 43-46."""
+    (B, K), C = a_BK.shape, len(label_bias_C)
+    score_BC, beyond_BC = torch.empty(B, C, dtype=torch.float64), torch.zeros(B, C)
+    reach_BCK, on_BCK = (torch.empty(B, C, K) for _ in range(2))
+    z_pos_B, mode_B = (torch.empty(B, dtype=torch.int64) for _ in range(2))
+    written = (score_BC, reach_BCK, beyond_BC, on_BCK, z_pos_B, mode_B)
+    _label_tables(
+        on_BCK.numel(), _array(a_BK[:, order_K]), _array(label_weights_KC.T[:, order_K]), _array(label_bias_C),
+        _array(beta_K[order_K]), int(size), KINDS[kind], tail, _array(y_B), _array(u_pos_B), *map(_array, written),
+    )  # fmt: skip
+    return reference.summed_contrast(*written, y_B, order_K, size, u_neg_B)
 
 
 # -- the visible half-step ----------------------------------------------------------------------------------------

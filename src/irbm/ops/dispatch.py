@@ -98,7 +98,9 @@ def label_contrast(
     size: Tensor, kind: Kind, tail: float, u_pos_B: Tensor, u_neg_B: Tensor,
 ) -> Contrast:  # fmt: skip
     """Every label's hidden side at once, from activations without one."""
-    contrast = labels.label_contrast if has_kernels(a_BK) else reference.label_contrast
+    contrast = compiled.label_contrast if compiled.runs_on(a_BK) else reference.label_contrast
+    if has_kernels(a_BK):
+        contrast = labels.label_contrast
     machine = (order_K, beta_K, size, kind, tail)
     return contrast(a_BK, label_weights_KC, label_bias_C, y_B, *machine, u_pos_B, u_neg_B)
 

@@ -73,30 +73,12 @@ def label_contrast(
     a_BK: Tensor, label_weights_KC: Tensor, label_bias_C: Tensor, y_B: Tensor, order_K: Tensor, beta_K: Tensor,
     size: Tensor, kind: Kind, tail: float, u_pos_B: Tensor, u_neg_B: Tensor,
 ) -> Contrast:  # fmt: skip
-    """Every label's hidden side at once, from activations without a label. Eqs. 30 and 43-46.
-
-    The kernel writes two tables (B, C, K); what is summed over labels or examples is summed by batched products,
-    which, unlike atomic additions, give the same bits each time.
-    """
+    """Every label's hidden side at once, from activations without a label. Eqs. 30 and 43-46."""
     (B, K), C = a_BK.shape, len(label_bias_C)
     reach_BCK, on_BCK = (a_BK.new_empty(B, C, K) for _ in range(2))
     beyond_BC = a_BK.new_empty(B, C)
     z_pos_B, mode_B = (torch.empty(B, dtype=torch.int64, device=a_BK.device) for _ in range(2))
-    rest = (y_B, u_pos_B, reach_BCK, beyond_BC, on_BCK, z_pos_B, mode_B)
-    score_BC = _launched(a_BK, label_weights_KC, label_bias_C, order_K, beta_K, size, kind, tail, rest)
-    p_BC = torch.softmax(score_BC, dim=-1).to(a_BK.dtype)
-    error_BC = (y_B[:, None] == torch.arange(C, device=y_B.device)).to(p_BC.dtype) - p_BC
-    mean_BK = torch.bmm(p_BC[:, None], reach_BCK)[:, 0]
-    mean_BZ = torch.cat([mean_BK, (p_BC * beyond_BC).sum(1, keepdim=True)], dim=1)
-    own_BK = reach_BCK[torch.arange(B, device=y_B.device), y_B]
-    trained_K = torch.arange(K, device=order_K.device) < size
-    rank_K = ops.inverse(order_K)
-    return Contrast(
-        error_BC,
-        ((own_BK - mean_BK) * trained_K)[:, rank_K],
-        torch.bmm(error_BC[:, None], on_BCK)[:, 0][:, rank_K],
-        torch.bmm(error_BC.T[:, None], on_BCK.transpose(0, 1))[:, 0].T[rank_K],
-        z_pos_B,
-        ops.sample_z(mean_BZ, u_neg_B),
-        mode_B,
-    )
+    written = (reach_BCK, beyond_BC, on_BCK, z_pos_B, mode_B)
+    machine = (label_weights_KC, label_bias_C, order_K, beta_K, size, kind, tail)
+    score_BC = _launched(a_BK, *machine, (y_B, u_pos_B, *written))
+    return ops.summed_contrast(score_BC, *written, y_B, order_K, size, u_neg_B)

@@ -251,6 +251,41 @@ def label_contrast(
     )
 
 
+def summed_contrast(
+    score_BC: Tensor,
+    reach_BCK: Tensor,
+    beyond_BC: Tensor,
+    on_BCK: Tensor,
+    z_pos_B: Tensor,
+    mode_B: Tensor,
+    y_B: Tensor,
+    order_K: Tensor,
+    size: Tensor,
+    u_neg_B: Tensor,
+) -> Contrast:
+    """The rest of ``label_contrast`` for fast twins of it, from scores and tables by position in float32.
+
+    ``reach`` is P(z >= k | v, y), ``beyond`` P(z > K | v, y), ``on`` the reach times s(a), zero for padding. What is
+    summed over labels or examples is summed by batched products, which give the same bits each time.
+    """
+    p_BC = torch.softmax(score_BC, dim=-1).to(on_BCK.dtype)
+    error_BC = (y_B[:, None] == torch.arange(p_BC.shape[1], device=y_B.device)).to(p_BC.dtype) - p_BC
+    mean_BK = torch.bmm(p_BC[:, None], reach_BCK)[:, 0]
+    mean_BZ = torch.cat([mean_BK, (p_BC * beyond_BC).sum(1, keepdim=True)], dim=1)
+    own_BK = reach_BCK[torch.arange(len(y_B), device=y_B.device), y_B]
+    trained_K = torch.arange(len(order_K), device=order_K.device) < size
+    rank_K = inverse(order_K)
+    return Contrast(
+        error_BC,
+        ((own_BK - mean_BK) * trained_K)[:, rank_K],
+        torch.bmm(error_BC[:, None], on_BCK)[:, 0][:, rank_K],
+        torch.bmm(error_BC.T[:, None], on_BCK.transpose(0, 1))[:, 0].T[rank_K],
+        z_pos_B,
+        sample_z(mean_BZ, u_neg_B),
+        mode_B,
+    )
+
+
 def sample_depth_and_label(t_BCZ: Tensor, y_B: Tensor, u_SB: Tensor, other_SB: Tensor) -> tuple[Tensor, Tensor]:
     """S Gibbs steps of p(z, y | v) from a label: z ~ p(z | y, v), then y ~ p(y | z, v). Eqs. 26 and 28."""
     rows_B = torch.arange(len(y_B), device=y_B.device)
