@@ -114,12 +114,13 @@ def train(
     seconds: float | None = None,
     checkpoints: str | Path | None = None,
     final: bool = True,
+    test: bool = True,
 ) -> dict[str, Any]:
     """One run of a named setting, with ``changes`` such as n_iter: what was found, JSON-ready.
 
     It ends after ``n_iter`` epochs or ``seconds``. The one look at the test split comes in the first case, and in the
     second where it is ``final``; else the run can go on from its checkpoint, a file in the folder ``checkpoints``. With
-    the first ``rows`` alone there is no look.
+    the first ``rows`` alone, or without ``test``, there is no look.
     """
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
     began, settings = time.perf_counter(), settings_of(dataset, setting, **(changes or {}))
@@ -144,7 +145,7 @@ def train(
         "settings": settings,
         "rows": len(X),
         "finished": finished,
-        **(errors(model, splits.test) if rows is None and (finished or final) else {}),
+        **(errors(model, splits.test) if test and rows is None and (finished or final) else {}),
         **chosen(model),
         "wall_seconds": time.perf_counter() - began,  # of this call, where a run took several
         **stamp(device or "cpu"),
