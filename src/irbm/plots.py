@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -66,6 +67,31 @@ def image_grid(images: NDArray[Any], columns: int = 10, *, title: str = "", dive
     return figure
 
 
+def image_grids(grids: Mapping[str, NDArray[Any]], columns: int = 10, *, diverging: bool = False) -> Figure:
+    """Several grids of images side by side, two in a row, each under its name; colours as in ``image_grid``."""
+    across = min(2, len(grids))
+    down = -(-len(grids) // across)
+    cells = {name: _tiled(np.asarray(images, np.float64), columns) for name, images in grids.items()}
+    side = WIDTH / across
+    heights = [
+        max(c.shape[0] / c.shape[1] for c in list(cells.values())[row * across :][:across]) for row in range(down)
+    ]
+    figure = Figure(
+        figsize=(WIDTH, sum(side * h for h in heights) + 0.3 * down), facecolor="white", layout="constrained"
+    )
+    panels = figure.subplots(down, across, squeeze=False, height_ratios=heights).ravel()
+    limit = _limit(np.concatenate([np.ravel(images) for images in grids.values()])) if diverging else 1.0
+    lowest, colours = (-limit, "RdBu_r") if diverging else (0.0, "Greys")
+    for axes, (name, tiles) in zip(panels, cells.items(), strict=False):
+        _bare(axes)
+        axes.set_facecolor(GAP)
+        axes.imshow(tiles, cmap=colours, vmin=lowest, vmax=limit, interpolation="nearest")
+        axes.set_title(name, fontsize=9, color=INK, loc="left")
+    for axes in panels[len(grids) :]:
+        axes.set_axis_off()
+    return figure
+
+
 def _tiled(images: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
     """One array of all images, with a line of NaN around each."""
     n, h, w = images.shape
@@ -111,6 +137,37 @@ def curves(rows: Sequence[Mapping[str, float]]) -> Figure:
         axes.grid(axis="y", color=GAP, linewidth=0.6, alpha=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     return figure
+
+
+def growth(panels: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
+    """l after each epoch: a panel for each name, a line for each way to train, (seeds, epochs), with its spread."""
+    figure = Figure(figsize=(WIDTH, 3.0), facecolor="white", layout="constrained")
+    for axes, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for number, (name, sizes) in enumerate(lines.items()):
+            colour = _shade(number, len(lines))
+            epoch = np.arange(1, sizes.shape[1] + 1)
+            mean, spread = sizes.mean(0), sizes.std(0, ddof=min(1, len(sizes) - 1))
+            axes.plot(epoch, mean, color=colour, label=name, linewidth=1.6, marker="o" if len(epoch) == 1 else None)
+            axes.fill_between(epoch, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+        _label(axes, title, "epoch", "hidden units $l$")
+        _plain_axes(axes)
+        axes.legend(title="$M_t$", title_fontsize=8, frameon=False, fontsize=8, labelcolor=INK)
+    return figure
+
+
+def _shade(number: int, count: int) -> Any:
+    """One of so many colours from dark to light that keep their order in grey too."""
+    return colormaps["viridis"](0.9 * number / max(count - 1, 1))
+
+
+def _plain_axes(axes: Axes, *, whole: bool = True, zero: bool = True) -> None:
+    """A faint grid and two spines; whole numbers along x, and y from 0."""
+    if zero:
+        axes.set_ylim(bottom=0)
+    if whole:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(axis="y", color=GAP, linewidth=0.6, alpha=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _label(axes: Axes, title: str, x: str, y: str) -> None:
@@ -209,6 +266,51 @@ def depth_map(log_p_z: NDArray[Any], *, tail: bool = True) -> Figure:
     bar = figure.colorbar(picture, ax=axes, extend="max", pad=0.02)
     bar.set_label("p(z | v)", fontsize=9, color=FAINT)
     bar.ax.tick_params(labelsize=8, colors=FAINT)
+    return figure
+
+
+def depth_panels(panels: Mapping[str, tuple[NDArray[Any], int]], columns: int) -> Figure:
+    """ln p(z | v) of examples sorted by likeliest z, (n, l), and how many units were regrouped (0: no line).
+
+    Panels come one data set after the other and are shown with a column for each.
+    """
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(WIDTH, 2.6 * rows), facecolor="white", layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).T.ravel()
+    for axes, (title, (log_p, regrouped)) in zip(grid, panels.items(), strict=True):
+        p_z = np.exp(log_p)
+        n, l = p_z.shape
+        scale = max(float(np.quantile(p_z.max(1), 0.9)), 1e-6)
+        axes.imshow(p_z, aspect="auto", extent=(0.5, l + 0.5, n + 0.5, 0.5), cmap="GnBu", vmin=0, vmax=scale)
+        axes.axvline(l + 0.5, color=INK, linewidth=0.8)
+        if regrouped:
+            axes.axvline(regrouped + 0.5, color=VERMILION, linestyle="--", linewidth=1.2)
+            axes.text(regrouped, 0.98 * n, "$M_T$ ", color=VERMILION, fontsize=9, ha="right", va="bottom")
+        _label(axes, title, "z", "examples, by likeliest z")
+        axes.set_title(title, fontsize=9, color=INK, loc="left")
+        axes.set_xlim(0.5, 1.03 * l)
+        axes.set_yticks([])
+    return figure
+
+
+def cumulative_depth(panels: Mapping[str, tuple[NDArray[Any], int]]) -> Figure:
+    """ln p(z <= i | v) over i: for each panel the least, 5 %, median, 95 % and largest of all examples.
+
+    Bands are (5, l), and come with M, how many units were regrouped.
+    """
+    figure = Figure(figsize=(WIDTH, 4.6), facecolor="white", layout="constrained")
+    grid = figure.subplots(2, len(panels), squeeze=False, sharex="col")
+    for column, (title, (bands, regrouped)) in zip(grid.T, panels.items(), strict=True):
+        i = np.arange(1, bands.shape[1] + 1)
+        for axes, values in zip(column, (np.exp(bands), bands), strict=True):
+            axes.fill_between(i, values[0], values[-1], color=BLUE, alpha=0.12, linewidth=0, label="all examples")
+            axes.fill_between(i, values[1], values[-2], color=BLUE, alpha=0.3, linewidth=0, label="5 % to 95 %")
+            axes.plot(i, values[2], color=BLUE, linewidth=1.4, label="median")
+            axes.axvline(regrouped, color=VERMILION, linestyle="--", linewidth=1.2, label="$M_T$")
+            _plain_axes(axes, zero=False)
+        _label(column[0], title, "", "p(z ≤ i | v)")
+        _label(column[1], "", "i", "ln p(z ≤ i | v)")
+    grid[0, 0].legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper left")
     return figure
 
 
