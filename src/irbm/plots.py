@@ -5,12 +5,13 @@ Shapes: n images of h x w pixels; n examples, l hidden units.
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
@@ -349,4 +350,40 @@ def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, e
     axes.set_xticks(range(len(rounds)), [f"{points}\n{chains}" for points, chains in rounds])
     _label(axes, "Estimates of ln Z", "points of the path; chains", "ln Z")
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+class Compared(NamedTuple):
+    """A figure of ours with its bracket and verdict, beside another's."""
+
+    name: str
+    value: float
+    lower: float
+    upper: float
+    reliable: bool
+    other: float | None
+
+
+def comparison(panels: Mapping[str, Sequence[Compared]], label: str) -> Figure:
+    """Ours with brackets (hollow: not reliable) beside the paper's, a row each."""
+    most = max(map(len, panels.values()))
+    figure = Figure(figsize=(WIDTH, 1.4 + 0.28 * most), facecolor="white", layout="constrained")
+    for axes, (title, rows) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for place, row in enumerate(rows):
+            axes.plot([row.lower, row.upper], [place, place], color=BLUE, linewidth=2.5, alpha=0.5)
+            face = BLUE if row.reliable else "white"
+            axes.plot(row.value, place, "o", color=BLUE, markerfacecolor=face, markersize=6)
+            if row.other is not None:
+                axes.plot(row.other, place, "x", color=VERMILION, markersize=7, markeredgewidth=1.8)
+        axes.set_yticks(range(len(rows)), [row.name for row in rows])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        _label(axes, title, label, "")
+        axes.grid(axis="x", color=GAP, linewidth=0.6, alpha=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    keys = [
+        Line2D([], [], color=BLUE, marker="o", linewidth=2.5, label="ours, with bracket"),
+        Line2D([], [], color=BLUE, marker="o", markerfacecolor="white", linestyle="none", label="ours, not reliable"),
+        Line2D([], [], color=VERMILION, marker="x", linestyle="none", label="the paper's"),
+    ]
+    figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False, fontsize=8, labelcolor=INK)
     return figure

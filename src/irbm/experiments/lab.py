@@ -208,6 +208,13 @@ class Lab:
             return (DIGITS,)
         return tuple(name for name in wanted if self.datasets is None or name in self.datasets)
 
+    def chosen_rows(self, known: Sequence[str]) -> tuple[str, ...]:
+        """The rows of a table that the user wants."""
+        unknown = [name for name in self.only or () if name not in known]
+        if unknown:
+            raise ValueError(f"only must name rows of {self.name}, {', '.join(known)}, got {unknown[0]!r}")
+        return tuple(name for name in known if self.only is None or name in self.only)
+
     def n_iter(self, epochs: int) -> int:
         return min(epochs, self.epochs or epochs)
 
@@ -223,9 +230,11 @@ class Lab:
         """All of them, those already done excepted, one after another or ``jobs`` at a time."""
         runs = [self.run_of(training) for training in trainings]
         left = [run for run in runs if not run.done()]
+        if not left:
+            return runs
         with self.bar() as bar:
             total = sum(run.training.n_iter for run in left)
-            task = bar.add_task(f"{what}: epochs of {len(left)} trainings", total=total, visible=bool(left))
+            task = bar.add_task(f"{what}: epochs of {len(left)} trainings", total=total)
             if self.jobs == 1:
                 for run in left:
                     train(run, lambda n: bar.advance(task, n))
@@ -272,7 +281,7 @@ def _log_partition_from(table: dict[str, Any]) -> LogPartition:
 
 def likelihood(machine: Machine, X: Any, log_z: LogPartition) -> dict[str, Any]:
     """The mean log-likelihood of examples with the bracket of ln Z, its verdict, and the spread over examples."""
-    minus_f = -free_energies(machine, torch.from_numpy(X)).double()
+    minus_f = -free_energies(machine.to(dtype=torch.float64), torch.from_numpy(X))
     mean = float(minus_f.mean())
     return {
         "value": mean - log_z.value,

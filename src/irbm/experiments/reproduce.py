@@ -6,11 +6,11 @@ from types import ModuleType
 from typing import Any
 
 from irbm import plots
-from irbm.experiments import fig4, fig5, fig6, fig8
+from irbm.experiments import fig4, fig5, fig6, fig8, table1
 from irbm.experiments.lab import Lab
 from irbm.files import write_bytes
 
-EXPERIMENTS: dict[str, ModuleType] = {"fig4": fig4, "fig5": fig5, "fig6": fig6, "fig8": fig8}
+EXPERIMENTS: dict[str, ModuleType] = {"fig4": fig4, "fig5": fig5, "fig6": fig6, "fig8": fig8, "table1": table1}
 """Each has TITLE, DATASETS, ``run(lab)`` -> result, ``picture(lab, result)`` and ``section(result)``, Markdown."""
 
 
