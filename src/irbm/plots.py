@@ -12,7 +12,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 from numpy.typing import NDArray
 
 DPI = 160
@@ -217,6 +217,25 @@ def _short(name: str) -> str:
     return name if len(name) <= 12 else name[:11] + "…"
 
 
+def error_curves(panels: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
+    """Errors after each epoch, (seeds, epochs), on a log scale: a panel for each rate, mean and range of each way."""
+    figure = Figure(figsize=(WIDTH, 2.9), facecolor="white", layout="constrained")
+    grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axes, (title, lines) in zip(grid, panels.items(), strict=True):
+        for (name, errors), (colour, marker) in zip(lines.items(), ((BLUE, "o"), (VERMILION, "s")), strict=True):
+            epoch, percent = np.arange(1, errors.shape[1] + 1), 100 * errors
+            axes.plot(epoch, percent.mean(0), color=colour, marker=marker, markersize=4, label=name)
+            axes.fill_between(epoch, percent.min(0), percent.max(0), color=colour, alpha=0.18, linewidth=0)
+        axes.set_yscale("log")
+        _label(axes, title, "epoch", "validation error, %" if axes is grid[0] else "")
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(ScalarFormatter())
+        axes.tick_params(axis="y", which="minor", labelsize=7, colors=FAINT)
+        _plain_axes(axes, zero=False)
+    grid[-1].legend(frameon=False, fontsize=8, labelcolor=INK)
+    return figure
+
+
 # -- speed --------------------------------------------------------------------------------------------------
 
 
@@ -267,6 +286,23 @@ def depth_map(log_p_z: NDArray[Any], *, tail: bool = True) -> Figure:
     bar = figure.colorbar(picture, ax=axes, extend="max", pad=0.02)
     bar.set_label("p(z | v)", fontsize=9, color=FAINT)
     bar.ax.tick_params(labelsize=8, colors=FAINT)
+    return figure
+
+
+def depth_histograms(panels: Mapping[str, tuple[NDArray[Any], int]]) -> Figure:
+    """How many examples have each likeliest z: counts of z = 1..l, and M, how many units were regrouped."""
+    figure = Figure(figsize=(WIDTH, 2.8), facecolor="white", layout="constrained")
+    for axes, (title, (counts, regrouped)) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+    ):
+        z = np.arange(1, len(counts) + 1)
+        edges = np.linspace(0.5, len(counts) + 0.5, min(100, len(counts)) + 1)
+        axes.hist(z, edges, weights=counts, color=BLUE)
+        axes.axvline(regrouped + 0.5, color=VERMILION, linestyle="--", linewidth=1.2, label=f"$M_T$ = {regrouped}")
+        axes.axvline(len(counts) + 0.5, color=INK, linewidth=0.8, label=f"$l$ = {len(counts)}")
+        _label(axes, title, "$z_m$", "test examples")
+        _plain_axes(axes)
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper left")
     return figure
 
 
@@ -353,6 +389,28 @@ def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, e
     return figure
 
 
+def likelihood_curves(lines: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """Mean log-likelihood over epochs with its bracket; hollow where it is not reliable."""
+    figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
+    axes = figure.add_subplot()
+    for number, (name, points) in enumerate(lines.items()):
+        colour, marker = _shade(number, len(lines)), "os^vDP"[number % 6]
+        epoch = [p["epoch"] for p in points]
+        axes.plot(
+            epoch, [p["value"] for p in points], color=colour, linewidth=1.2, label=name, marker=marker, markersize=4
+        )
+        axes.fill_between(
+            epoch, [p["lower"] for p in points], [p["upper"] for p in points], color=colour, alpha=0.15, linewidth=0
+        )
+        unsure = [p for p in points if not p["reliable"]]
+        hollow = {"markerfacecolor": "white", "color": colour, "markersize": 4, "linestyle": "none"}
+        axes.plot([p["epoch"] for p in unsure], [p["value"] for p in unsure], marker=marker, **hollow)
+    _label(axes, "", "epoch", "mean test log-likelihood, nats")
+    _plain_axes(axes, zero=False)
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK, title="hollow: not reliable", title_fontsize=8)
+    return figure
+
+
 class Compared(NamedTuple):
     """A figure of ours with its bracket and verdict, beside another's."""
 
@@ -364,8 +422,9 @@ class Compared(NamedTuple):
     other: float | None
 
 
-def comparison(panels: Mapping[str, Sequence[Compared]], label: str) -> Figure:
+def comparison(panels: Mapping[str, Sequence[Compared]], label: str, ours: str = "ours, with bracket") -> Figure:
     """Ours with brackets (hollow: not reliable) beside the paper's, a row each."""
+    every = [row for rows in panels.values() for row in rows]
     most = max(map(len, panels.values()))
     figure = Figure(figsize=(WIDTH, 1.4 + 0.28 * most), facecolor="white", layout="constrained")
     for axes, (title, rows) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
@@ -380,10 +439,12 @@ def comparison(panels: Mapping[str, Sequence[Compared]], label: str) -> Figure:
         _label(axes, title, label, "")
         axes.grid(axis="x", color=GAP, linewidth=0.6, alpha=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-    keys = [
-        Line2D([], [], color=BLUE, marker="o", linewidth=2.5, label="ours, with bracket"),
-        Line2D([], [], color=BLUE, marker="o", markerfacecolor="white", linestyle="none", label="ours, not reliable"),
-        Line2D([], [], color=VERMILION, marker="x", linestyle="none", label="the paper's"),
-    ]
+    keys = [Line2D([], [], color=BLUE, marker="o", linewidth=2.5, label=ours)]
+    if not all(row.reliable for row in every):
+        keys.append(
+            Line2D([], [], color=BLUE, marker="o", markerfacecolor="white", linewidth=2.5, label="not reliable")
+        )
+    if any(row.other is not None for row in every):
+        keys.append(Line2D([], [], color=VERMILION, marker="x", linestyle="none", label="the paper's"))
     figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False, fontsize=8, labelcolor=INK)
     return figure

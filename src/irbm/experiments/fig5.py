@@ -11,6 +11,7 @@ from irbm import plots
 from irbm.experiments import paper
 from irbm.experiments.lab import Lab, Run, Training, load, settings_table
 from irbm.experiments.paper import BOTH, TITLES
+from irbm.models import Machine
 
 TITLE = "Figure 5: p(z | v) of all training examples"
 DATASETS = BOTH
@@ -32,11 +33,15 @@ def trainings(lab: Lab, seeds: tuple[int, ...], ways: dict[str, str | None] = WA
     ]
 
 
-def log_prob_z(run: Run) -> NDArray[np.float32]:
-    """ln p(z | v) of every training example under the machine as training left it: (n, l+1)."""
-    machine, X = run.machine(), torch.from_numpy(load(run.training.dataset).train.X)
+def log_prob_z(machine: Machine, X: torch.Tensor) -> NDArray[np.float32]:
+    """ln p(z | v) of many examples: (n, l+1)."""
     parts = (X[at : at + ROWS].to(machine.weights) for at in range(0, len(X), ROWS))
     return np.concatenate([machine.log_prob_z(v_BD).float().cpu().numpy() for v_BD in parts])
+
+
+def of_training_examples(run: Run) -> NDArray[np.float32]:
+    """Of every training example, under the machine as training left it."""
+    return log_prob_z(run.machine(), torch.from_numpy(load(run.training.dataset).train.X))
 
 
 def run(lab: Lab) -> dict[str, Any]:
@@ -50,7 +55,7 @@ def run(lab: Lab) -> dict[str, Any]:
 def figures(run: Run) -> dict[str, Any]:
     """Where the likeliest z of the training examples lie; the pooled tail is not one z."""
     last = run.history()[-1]
-    likeliest = log_prob_z(run)[:, :-1].argmax(1) + 1
+    likeliest = of_training_examples(run)[:, :-1].argmax(1) + 1
     lowest, low, high, highest = np.quantile(likeliest, [0, 0.01, 0.99, 1]).tolist()
     return {
         "dataset": run.training.dataset,
@@ -72,7 +77,7 @@ def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     panels = {}
     for done in lab.train(trainings(lab, tuple(result["seeds"][:1]))):
         way = next(name for name, regroup in WAYS.items() if regroup == done.training.settings.regroup)
-        log_p = log_prob_z(done)
+        log_p = of_training_examples(done)
         order = log_p[:, :-1].argmax(1).argsort(kind="stable")
         rows = order[np.linspace(0, len(order) - 1, min(SHOWN, len(order))).astype(int)]
         panels[f"{TITLES[done.training.dataset]}, {way}"] = (log_p[rows, :-1], done.history()[-1].regrouped)

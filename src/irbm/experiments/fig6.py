@@ -50,7 +50,7 @@ def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     """One seed, the first."""
     panels = {}
     for done in lab.train(fig5.trainings(lab, tuple(result["seeds"][:1]), RP)):
-        log_up_to = np.logaddexp.accumulate(fig5.log_prob_z(done)[:, :-1], axis=1)
+        log_up_to = np.logaddexp.accumulate(fig5.of_training_examples(done)[:, :-1], axis=1)
         bands = np.quantile(log_up_to, QUANTILES, axis=0)
         panels[TITLES[done.training.dataset]] = (bands, done.history()[-1].regrouped)
     return plots.cumulative_depth(panels)

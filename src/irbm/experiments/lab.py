@@ -3,13 +3,13 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, fields
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from rich.console import Console
@@ -21,6 +21,7 @@ from irbm.evaluation import partition
 from irbm.evaluation.estimate import estimate
 from irbm.evaluation.partition import LogPartition, Trial
 from irbm.evaluation.permutations import free_energies
+from irbm.experiments import classification
 from irbm.experiments.paper import DIGITS
 from irbm.experiments.results import stamp, write_json
 from irbm.files import read_tensors, write_tensors
@@ -31,6 +32,7 @@ from irbm.training.initial import initial_machine
 
 KEPT_EARLY, KEPT_EVERY = 10, 50  # epochs whose machines are kept, beside the last one asked for
 
+T = TypeVar("T")
 Advance = Callable[[int], None]
 """Told how many epochs more are done."""
 
@@ -145,11 +147,9 @@ def _fresh(run: Run, X: torch.Tensor) -> TrainingState:
 
 
 def _greedy(run: Run, X: torch.Tensor) -> Machine:
-    file = run.folder / "greedy.safetensors"
-    if not file.is_file():
-        model = FrankWolfeRBM(run.training.n_components, random_state=run.training.seed, device=run.device)
-        model.fit(X).save(file)
-    return FrankWolfeRBM.load(file).machine_.to(device=run.device)
+    """The units of Frank and Wolfe's method, with its own settings."""
+    model = FrankWolfeRBM(run.training.n_components, random_state=run.training.seed, device=run.device)
+    return model.fit(X).machine_
 
 
 # -- the lab ------------------------------------------------------------------------------------------------
@@ -197,6 +197,26 @@ class Lab:
         write_json(self.file, whole)
         return whole
 
+    def rows(
+        self,
+        places: Sequence[tuple[Any, ...]],
+        identity: Callable[..., str],
+        found: Callable[..., dict[str, Any]],
+        result_of: Callable[[list[dict[str, Any]]], dict[str, Any]],
+    ) -> dict[str, Any]:
+        """A row for each place of a table, but for those that an earlier file has with the same identity.
+
+        Everything that decides a row decides its identity. The result is written after each, so that an end before the
+        last loses little; rows of other places stay.
+        """
+        rows = {tuple(r["place"]): r for r in self.earlier().get("rows", [])}
+        for place in places:
+            own = identity(self, *place)
+            if place not in rows or rows[place]["identity"] != own:
+                rows[place] = {"place": list(place), "identity": own, **found(self, *place), **stamp(self.device)}
+                self.write(result_of(list(rows.values())))
+        return result_of(list(rows.values()))
+
     # -- choices --------------------------------------------------------------------------------------------
 
     def chosen_seeds(self, usual: Sequence[int], quick: Sequence[int] = (0,)) -> tuple[int, ...]:
@@ -230,19 +250,56 @@ class Lab:
         """All of them, those already done excepted, one after another or ``jobs`` at a time."""
         runs = [self.run_of(training) for training in trainings]
         left = [run for run in runs if not run.done()]
-        if not left:
-            return runs
-        with self.bar() as bar:
-            total = sum(run.training.n_iter for run in left)
-            task = bar.add_task(f"{what}: epochs of {len(left)} trainings", total=total)
-            if self.jobs == 1:
+        if self.jobs == 1 and left:
+            with self.bar() as bar:
+                total = sum(run.training.n_iter for run in left)
+                task = bar.add_task(f"{what}: epochs of {len(left)} trainings", total=total)
                 for run in left:
                     train(run, lambda n: bar.advance(task, n))
-            else:
-                with ProcessPoolExecutor(self.jobs, mp_context=get_context("spawn")) as pool:
-                    for job in as_completed([pool.submit(_train_alone, run) for run in left]):
-                        bar.advance(task, job.result().training.n_iter)
+        else:
+            list(self.each(train, [{"run": run} for run in left], what))
         return runs
+
+    def each(self, function: Callable[..., T], calls: Sequence[dict[str, Any]], what: str) -> Iterator[T]:
+        """What a function returns to each call, in the order in which they end: ``jobs`` at a time, each by itself."""
+        if not calls:
+            return
+        with self.bar() as bar:
+            task = bar.add_task(f"{what}: {len(calls)} runs", total=len(calls))
+            if self.jobs == 1:
+                for call in calls:
+                    yield function(**call)
+                    bar.advance(task)
+                return
+            with ProcessPoolExecutor(self.jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+                for job in as_completed([pool.submit(function, **call) for call in calls]):
+                    yield job.result()
+                    bar.advance(task)
+
+    def classify(
+        self,
+        wanted: Sequence[tuple[str, str, int]],
+        changes: dict[str, Any],
+        result_of: Callable[[list[dict[str, Any]]], dict[str, Any]] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Runs of the classification experiment for (data set, setting, seed), but for those that an earlier file has.
+
+        ``result_of`` all runs is written after each, so that an end before the last loses little.
+        """
+        runs = {(r["dataset"], r["setting"], r["seed"]): r for r in self.earlier().get("runs", [])}
+        left = [place for place in wanted if not self._classified(runs.get(place, {}), place, changes)]
+        shared = {"device": self.device, "changes": changes, "checkpoints": self.folder / "runs" / "classifiers"}
+        calls = [{"dataset": d, "setting": s, "seed": n, **shared} for d, s, n in left]
+        for found in self.each(classify_one, calls, "classifiers"):
+            runs[found["dataset"], found["setting"], found["seed"]] = found
+            if result_of:
+                self.write(result_of(list(runs.values())))
+        return [runs[place] for place in wanted]
+
+    def _classified(self, run: dict[str, Any], place: tuple[str, str, int], changes: dict[str, Any]) -> bool:
+        dataset, setting, seed = place
+        settings = classification.settings_of(dataset, setting, **changes)
+        return classification.is_done(run, setting, seed, settings, len(load(dataset).train.X))
 
     def bar(self) -> Progress:
         columns = [TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f} %")]
@@ -267,10 +324,9 @@ class Lab:
         return found
 
 
-def _train_alone(run: Run) -> Run:
-    """In a process of its own: one thread, as there are others."""
-    torch.set_num_threads(1)
-    return train(run)
+def classify_one(dataset: str, **options: Any) -> dict[str, Any]:
+    """One run of the classification experiment, with the name of its data."""
+    return {"dataset": dataset, **classification.train(dataset, **options)}
 
 
 def _log_partition_from(table: dict[str, Any]) -> LogPartition:

@@ -6,11 +6,23 @@ from types import ModuleType
 from typing import Any
 
 from irbm import plots
-from irbm.experiments import fig4, fig5, fig6, fig8, table1
+from irbm.experiments import beta, fig4, fig5, fig6, fig7, fig8, fig9, fig10, fig11, table1, table2
 from irbm.experiments.lab import Lab
 from irbm.files import write_bytes
 
-EXPERIMENTS: dict[str, ModuleType] = {"fig4": fig4, "fig5": fig5, "fig6": fig6, "fig8": fig8, "table1": table1}
+EXPERIMENTS: dict[str, ModuleType] = {
+    "table1": table1,
+    "table2": table2,
+    "fig4": fig4,
+    "fig5": fig5,
+    "fig6": fig6,
+    "fig7": fig7,
+    "fig8": fig8,
+    "fig9": fig9,
+    "fig10": fig10,
+    "fig11": fig11,
+    "beta": beta,
+}
 """Each has TITLE, DATASETS, ``run(lab)`` -> result, ``picture(lab, result)`` and ``section(result)``, Markdown."""
 
 

@@ -9,7 +9,6 @@ from irbm import plots
 from irbm.experiments import frank_wolfe, paper
 from irbm.experiments.lab import Lab, Run, Training, likelihood, load, settings_table
 from irbm.experiments.paper import BOTH, CALTECH, DIGITS, MNIST, TITLES
-from irbm.experiments.results import stamp
 from irbm.models import Fixed, Machine
 from irbm.training import Settings
 
@@ -93,7 +92,13 @@ def effective_size(run: Run, epoch: int, machine: Machine) -> float:
 
 def as_rbm(machine: Machine, n_units: int) -> Machine:
     """The classic RBM of the first units, z clamped. Sec. 4.2."""
-    return replace(machine.selected(machine.order[: max(1, n_units)]), depth=Fixed())
+    return machine.selected(machine.order[: max(1, n_units)]).clamped()
+
+
+def best(lab: Lab, dataset: str, seed: int) -> tuple[Run, int]:
+    """The run of the infinite RBM with random permutation, and its epoch that validates best."""
+    (run,) = lab.train([training(dataset, RP, seed, lab)], f"{TITLES[dataset]}, {RP}")
+    return run, choose(lab, run)[0]
 
 
 def row(lab: Lab, dataset: str, model: str, seed: int) -> dict[str, Any]:
@@ -112,7 +117,6 @@ def row(lab: Lab, dataset: str, model: str, seed: int) -> dict[str, Any]:
         "dataset": dataset,
         "model": model,
         "seed": seed,
-        "identity": _identity(lab, dataset, model, seed),
         "epoch": epoch,
         "epochs": run.training.n_iter,
         "n_components": int(machine.size),
@@ -122,12 +126,10 @@ def row(lab: Lab, dataset: str, model: str, seed: int) -> dict[str, Any]:
         "log_partition": asdict(log_z),
         "settings": settings_table(run.training.settings),
         "training_seconds": sum(report.seconds for report in run.history()),
-        **stamp(lab.device),
     }
 
 
 def _identity(lab: Lab, dataset: str, model: str, seed: int) -> str:
-    """Of everything that decides a row: where an earlier file has it, it need not be found again."""
     run, effort = lab.run_of(training(dataset, model, seed, lab)), EFFORT[dataset]
     return f"{run.folder.name} {candidates(run.training)} {effort.choice_budget} {effort.full_budget}"
 
@@ -140,20 +142,14 @@ def run(lab: Lab) -> dict[str, Any]:
         for seed in lab.chosen_seeds(SEEDS, QUICK_SEEDS)
         for model in models
     ]
-    rows = {(r["dataset"], r["model"], r["seed"]): r for r in lab.earlier().get("rows", [])}
-    for place in wanted:
-        if place not in rows or rows[place]["identity"] != _identity(lab, *place):
-            rows[place] = row(lab, *place)
-            lab.write(_result(rows))  # after each, so that an end before the last loses little
-    return _result(rows)
+    return lab.rows(wanted, _identity, row, _result)
 
 
-def _result(rows: dict[Any, dict[str, Any]]) -> dict[str, Any]:
-    order = sorted(rows.values(), key=lambda r: (r["dataset"], MODELS.index(r["model"]), r["seed"]))
+def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    order = sorted(rows, key=lambda r: (r["dataset"], MODELS.index(r["model"]), r["seed"]))
     datasets = list(dict.fromkeys(r["dataset"] for r in order))
     effort = {name: asdict(EFFORT[name]) for name in datasets}
-    seeds = sorted({r["seed"] for r in order})
-    return {"datasets": datasets, "seeds": seeds, "effort": effort, "rows": order}
+    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in order}), "effort": effort, "rows": order}
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
