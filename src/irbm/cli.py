@@ -17,7 +17,7 @@ from rich.table import Table
 
 from irbm import data
 from irbm.data import sources
-from irbm.estimators.base import check_count
+from irbm.estimators.base import check_count, choose_device
 from irbm.evaluation.classification import error_rate
 from irbm.experiments.results import stamp, write_json
 from irbm.files import write_bytes
@@ -434,6 +434,60 @@ def bench(
     if json_file is not None:
         write_json(json_file, result)
         _say(str(json_file))
+
+
+# -- the paper ----------------------------------------------------------------------------------------------
+
+
+@app.command("reproduce")
+def reproduce_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="fig4 to fig11, table1, table2, beta, or all.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The bundled digits, in seconds; written to OUT/quick.")
+    ] = False,
+    dataset: Annotated[str | None, typer.Option(help="One of the experiment's data sets alone.")] = None,
+    only: Annotated[str | None, typer.Option(help="Some rows of a table, with commas.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="With commas; by default the experiment's own.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Train for at most so many, to try things out.")] = None,
+    device: Annotated[str | None, typer.Option(help=escape("cpu or cuda. [the GPU where there is one]"))] = None,
+    out: Annotated[Path, typer.Option(help="The folder for results, pictures and trainings.")] = Path("results"),
+    jobs: Annotated[int, typer.Option(help="Trainings at the same time.")] = 1,
+) -> None:
+    """Reproduce a figure or a table of the paper: OUT/NAME.json and OUT/NAME.png.
+
+    Stopped and started again it goes on where it was; trainings that figures share happen once.
+
+    Examples: irbm reproduce table1 --dataset caltech101_silhouettes --only "iRBM RP"
+
+    irbm reproduce all --quick
+    """
+    from irbm.experiments.lab import Lab  # matplotlib is slow to import
+    from irbm.experiments.reproduce import names, reproduce
+
+    check_count("jobs", jobs)
+    if epochs is not None:
+        check_count("epochs", epochs)
+    lab = Lab(
+        out=out,
+        device=str(choose_device(device)),
+        quick=quick,
+        seeds=None if seeds is None else _numbers("seeds", seeds),
+        datasets=None if dataset is None else (dataset,),
+        only=None if only is None else tuple(part.strip() for part in only.split(",")),
+        epochs=epochs,
+        jobs=jobs,
+    )
+    for one in names(name):
+        result = reproduce(one, lab)
+        _say(f"{one}: {lab.folder / one}.json and .png, {result['wall_seconds']:.0f} s")
+
+
+def _numbers(name: str, text: str) -> tuple[int, ...]:
+    """Whole numbers >= 0, with commas."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ValueError(f"{name} must be whole numbers with commas, such as 0,1,2, got {text!r}")
+    return tuple(map(int, parts))
 
 
 # -- demo ---------------------------------------------------------------------------------------------------

@@ -5,12 +5,14 @@ Shapes: n images of h x w pixels; n examples, l hidden units.
 
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 from numpy.typing import NDArray
 
 DPI = 160
@@ -66,6 +68,31 @@ def image_grid(images: NDArray[Any], columns: int = 10, *, title: str = "", dive
     return figure
 
 
+def image_grids(grids: Mapping[str, NDArray[Any]], columns: int = 10, *, diverging: bool = False) -> Figure:
+    """Several grids of images side by side, two in a row, each under its name; colours as in ``image_grid``."""
+    across = min(2, len(grids))
+    down = -(-len(grids) // across)
+    cells = {name: _tiled(np.asarray(images, np.float64), columns) for name, images in grids.items()}
+    side = WIDTH / across
+    heights = [
+        max(c.shape[0] / c.shape[1] for c in list(cells.values())[row * across :][:across]) for row in range(down)
+    ]
+    figure = Figure(
+        figsize=(WIDTH, sum(side * h for h in heights) + 0.3 * down), facecolor="white", layout="constrained"
+    )
+    panels = figure.subplots(down, across, squeeze=False, height_ratios=heights).ravel()
+    limit = _limit(np.concatenate([np.ravel(images) for images in grids.values()])) if diverging else 1.0
+    lowest, colours = (-limit, "RdBu_r") if diverging else (0.0, "Greys")
+    for axes, (name, tiles) in zip(panels, cells.items(), strict=False):
+        _bare(axes)
+        axes.set_facecolor(GAP)
+        axes.imshow(tiles, cmap=colours, vmin=lowest, vmax=limit, interpolation="nearest")
+        axes.set_title(name, fontsize=9, color=INK, loc="left")
+    for axes in panels[len(grids) :]:
+        axes.set_axis_off()
+    return figure
+
+
 def _tiled(images: NDArray[np.float64], columns: int) -> NDArray[np.float64]:
     """One array of all images, with a line of NaN around each."""
     n, h, w = images.shape
@@ -113,6 +140,37 @@ def curves(rows: Sequence[Mapping[str, float]]) -> Figure:
     return figure
 
 
+def growth(panels: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
+    """l after each epoch: a panel for each name, a line for each way to train, (seeds, epochs), with its spread."""
+    figure = Figure(figsize=(WIDTH, 3.0), facecolor="white", layout="constrained")
+    for axes, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for number, (name, sizes) in enumerate(lines.items()):
+            colour = _shade(number, len(lines))
+            epoch = np.arange(1, sizes.shape[1] + 1)
+            mean, spread = sizes.mean(0), sizes.std(0, ddof=min(1, len(sizes) - 1))
+            axes.plot(epoch, mean, color=colour, label=name, linewidth=1.6, marker="o" if len(epoch) == 1 else None)
+            axes.fill_between(epoch, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
+        _label(axes, title, "epoch", "hidden units $l$")
+        _plain_axes(axes)
+        axes.legend(title="$M_t$", title_fontsize=8, frameon=False, fontsize=8, labelcolor=INK)
+    return figure
+
+
+def _shade(number: int, count: int) -> Any:
+    """One of so many colours from dark to light that keep their order in grey too."""
+    return colormaps["viridis"](0.9 * number / max(count - 1, 1))
+
+
+def _plain_axes(axes: Axes, *, whole: bool = True, zero: bool = True) -> None:
+    """A faint grid and two spines; whole numbers along x, and y from 0."""
+    if zero:
+        axes.set_ylim(bottom=0)
+    if whole:
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.grid(axis="y", color=GAP, linewidth=0.6, alpha=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def _label(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_title(title, fontsize=11, color=INK, loc="left")
     axes.set_xlabel(x, fontsize=9, color=FAINT)
@@ -157,6 +215,25 @@ def confusion(counts: NDArray[Any], names: Sequence[str]) -> Figure:
 
 def _short(name: str) -> str:
     return name if len(name) <= 12 else name[:11] + "…"
+
+
+def error_curves(panels: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
+    """Errors after each epoch, (seeds, epochs), on a log scale: a panel for each rate, mean and range of each way."""
+    figure = Figure(figsize=(WIDTH, 2.9), facecolor="white", layout="constrained")
+    grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    for axes, (title, lines) in zip(grid, panels.items(), strict=True):
+        for (name, errors), (colour, marker) in zip(lines.items(), ((BLUE, "o"), (VERMILION, "s")), strict=True):
+            epoch, percent = np.arange(1, errors.shape[1] + 1), 100 * errors
+            axes.plot(epoch, percent.mean(0), color=colour, marker=marker, markersize=4, label=name)
+            axes.fill_between(epoch, percent.min(0), percent.max(0), color=colour, alpha=0.18, linewidth=0)
+        axes.set_yscale("log")
+        _label(axes, title, "epoch", "validation error, %" if axes is grid[0] else "")
+        axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_formatter(ScalarFormatter())
+        axes.tick_params(axis="y", which="minor", labelsize=7, colors=FAINT)
+        _plain_axes(axes, zero=False)
+    grid[-1].legend(frameon=False, fontsize=8, labelcolor=INK)
+    return figure
 
 
 # -- speed --------------------------------------------------------------------------------------------------
@@ -212,6 +289,68 @@ def depth_map(log_p_z: NDArray[Any], *, tail: bool = True) -> Figure:
     return figure
 
 
+def depth_histograms(panels: Mapping[str, tuple[NDArray[Any], int]]) -> Figure:
+    """How many examples have each likeliest z: counts of z = 1..l, and M, how many units were regrouped."""
+    figure = Figure(figsize=(WIDTH, 2.8), facecolor="white", layout="constrained")
+    for axes, (title, (counts, regrouped)) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
+    ):
+        z = np.arange(1, len(counts) + 1)
+        edges = np.linspace(0.5, len(counts) + 0.5, min(100, len(counts)) + 1)
+        axes.hist(z, edges, weights=counts, color=BLUE)
+        axes.axvline(regrouped + 0.5, color=VERMILION, linestyle="--", linewidth=1.2, label=f"$M_T$ = {regrouped}")
+        axes.axvline(len(counts) + 0.5, color=INK, linewidth=0.8, label=f"$l$ = {len(counts)}")
+        _label(axes, title, "$z_m$", "test examples")
+        _plain_axes(axes)
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper left")
+    return figure
+
+
+def depth_panels(panels: Mapping[str, tuple[NDArray[Any], int]], columns: int) -> Figure:
+    """ln p(z | v) of examples sorted by likeliest z, (n, l), and how many units were regrouped (0: no line).
+
+    Panels come one data set after the other and are shown with a column for each.
+    """
+    rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(WIDTH, 2.6 * rows), facecolor="white", layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).T.ravel()
+    for axes, (title, (log_p, regrouped)) in zip(grid, panels.items(), strict=True):
+        p_z = np.exp(log_p)
+        n, l = p_z.shape
+        scale = max(float(np.quantile(p_z.max(1), 0.9)), 1e-6)
+        axes.imshow(p_z, aspect="auto", extent=(0.5, l + 0.5, n + 0.5, 0.5), cmap="GnBu", vmin=0, vmax=scale)
+        axes.axvline(l + 0.5, color=INK, linewidth=0.8)
+        if regrouped:
+            axes.axvline(regrouped + 0.5, color=VERMILION, linestyle="--", linewidth=1.2)
+            axes.text(regrouped, 0.98 * n, "$M_T$ ", color=VERMILION, fontsize=9, ha="right", va="bottom")
+        _label(axes, title, "z", "examples, by likeliest z")
+        axes.set_title(title, fontsize=9, color=INK, loc="left")
+        axes.set_xlim(0.5, 1.03 * l)
+        axes.set_yticks([])
+    return figure
+
+
+def cumulative_depth(panels: Mapping[str, tuple[NDArray[Any], int]]) -> Figure:
+    """ln p(z <= i | v) over i: for each panel the least, 5 %, median, 95 % and largest of all examples.
+
+    Bands are (5, l), and come with M, how many units were regrouped.
+    """
+    figure = Figure(figsize=(WIDTH, 4.6), facecolor="white", layout="constrained")
+    grid = figure.subplots(2, len(panels), squeeze=False, sharex="col")
+    for column, (title, (bands, regrouped)) in zip(grid.T, panels.items(), strict=True):
+        i = np.arange(1, bands.shape[1] + 1)
+        for axes, values in zip(column, (np.exp(bands), bands), strict=True):
+            axes.fill_between(i, values[0], values[-1], color=BLUE, alpha=0.12, linewidth=0, label="all examples")
+            axes.fill_between(i, values[1], values[-2], color=BLUE, alpha=0.3, linewidth=0, label="5 % to 95 %")
+            axes.plot(i, values[2], color=BLUE, linewidth=1.4, label="median")
+            axes.axvline(regrouped, color=VERMILION, linestyle="--", linewidth=1.2, label="$M_T$")
+            _plain_axes(axes, zero=False)
+        _label(column[0], title, "", "p(z ≤ i | v)")
+        _label(column[1], "", "i", "ln p(z ≤ i | v)")
+    grid[0, 0].legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper left")
+    return figure
+
+
 # -- likelihoods --------------------------------------------------------------------------------------------
 
 
@@ -247,4 +386,65 @@ def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, e
     axes.set_xticks(range(len(rounds)), [f"{points}\n{chains}" for points, chains in rounds])
     _label(axes, "Estimates of ln Z", "points of the path; chains", "ln Z")
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def likelihood_curves(lines: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+    """Mean log-likelihood over epochs with its bracket; hollow where it is not reliable."""
+    figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
+    axes = figure.add_subplot()
+    for number, (name, points) in enumerate(lines.items()):
+        colour, marker = _shade(number, len(lines)), "os^vDP"[number % 6]
+        epoch = [p["epoch"] for p in points]
+        axes.plot(
+            epoch, [p["value"] for p in points], color=colour, linewidth=1.2, label=name, marker=marker, markersize=4
+        )
+        axes.fill_between(
+            epoch, [p["lower"] for p in points], [p["upper"] for p in points], color=colour, alpha=0.15, linewidth=0
+        )
+        unsure = [p for p in points if not p["reliable"]]
+        hollow = {"markerfacecolor": "white", "color": colour, "markersize": 4, "linestyle": "none"}
+        axes.plot([p["epoch"] for p in unsure], [p["value"] for p in unsure], marker=marker, **hollow)
+    _label(axes, "", "epoch", "mean test log-likelihood, nats")
+    _plain_axes(axes, zero=False)
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK, title="hollow: not reliable", title_fontsize=8)
+    return figure
+
+
+class Compared(NamedTuple):
+    """A figure of ours with its bracket and verdict, beside another's."""
+
+    name: str
+    value: float
+    lower: float
+    upper: float
+    reliable: bool
+    other: float | None
+
+
+def comparison(panels: Mapping[str, Sequence[Compared]], label: str, ours: str = "ours, with bracket") -> Figure:
+    """Ours with brackets (hollow: not reliable) beside the paper's, a row each."""
+    every = [row for rows in panels.values() for row in rows]
+    most = max(map(len, panels.values()))
+    figure = Figure(figsize=(WIDTH, 1.4 + 0.28 * most), facecolor="white", layout="constrained")
+    for axes, (title, rows) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
+        for place, row in enumerate(rows):
+            axes.plot([row.lower, row.upper], [place, place], color=BLUE, linewidth=2.5, alpha=0.5)
+            face = BLUE if row.reliable else "white"
+            axes.plot(row.value, place, "o", color=BLUE, markerfacecolor=face, markersize=6)
+            if row.other is not None:
+                axes.plot(row.other, place, "x", color=VERMILION, markersize=7, markeredgewidth=1.8)
+        axes.set_yticks(range(len(rows)), [row.name for row in rows])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        _label(axes, title, label, "")
+        axes.grid(axis="x", color=GAP, linewidth=0.6, alpha=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    keys = [Line2D([], [], color=BLUE, marker="o", linewidth=2.5, label=ours)]
+    if not all(row.reliable for row in every):
+        keys.append(
+            Line2D([], [], color=BLUE, marker="o", markerfacecolor="white", linewidth=2.5, label="not reliable")
+        )
+    if any(row.other is not None for row in every):
+        keys.append(Line2D([], [], color=VERMILION, marker="x", linestyle="none", label="the paper's"))
+    figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False, fontsize=8, labelcolor=INK)
     return figure

@@ -36,6 +36,7 @@ DATASETS: dict[str, dict[str, Any]] = {
     "binarized_mnist": {"learning_rate": 0.1, "l1": 1e-4, "alpha": 0.005, "n_iter": 100},
     "caltech101_silhouettes": {"learning_rate": 0.01, "l1": 1e-3, "alpha": 0.01, "n_iter": 300},
 }
+DATASETS["digits"] = {"learning_rate": 0.1, "l1": 1e-4, "alpha": 0.1, "n_iter": 10}  # not of the paper: to try things
 COMMON: dict[str, Any] = {"batch_size": 100, "gibbs_steps": 3, "persistent": False}
 FIVE: dict[str, Any] = {"objective": "discriminative", "n_iter": 5, "learning_rate": 0.1}
 NAMED: dict[str, dict[str, Any]] = {

@@ -1,0 +1,118 @@
+"""Fig. 7: L1 against L2, AdaGrad against a decaying rate, random permutation against ordinary training (sec. 4.2)."""
+
+from dataclasses import replace
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from irbm import plots
+from irbm.experiments import paper
+from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
+from irbm.experiments.paper import DIGITS, MNIST
+
+TITLE = "Figure 7: regularisation, rate and regrouping"
+DATASETS = (MNIST,)
+SEEDS = QUICK_SEEDS = (0,)
+L1, L2 = {"l1": 1e-4, "l2": 0.0}, {"l1": 0.0, "l2": 1e-4}
+ADA: dict[str, Any] = {"optimizer": "adagrad"}
+DCL: dict[str, Any] = {"optimizer": "decay", "learning_rate": 0.1}  # the paper does not say where its rate starts
+VARIANTS: dict[str, dict[str, Any]] = {
+    "RP, L1, ADA": {**L1, **ADA},
+    "RP, L2, ADA": {**L2, **ADA},
+    "RP, L1, DCL": {**L1, **DCL},
+    "RP, L2, DCL": {**L2, **DCL},
+    "ordinary, L1, ADA": {**L1, **ADA, "regroup": None},
+    "ordinary, L2, ADA": {**L2, **ADA, "regroup": None},
+}
+PAPER = {"RP, L1, ADA": 501, "RP, L2, ADA": 588, "ordinary, L1, ADA": 566, "ordinary, L2, ADA": 805}  # N_h at the end
+POINTS = {MNIST: tuple(range(100, 1001, 100)), DIGITS: (10, 30)}  # epochs; the paper looks at every 50th
+BUDGET = 1000  # points of the longest path of annealing: many estimates, none of which decides anything
+QUICK_SIZE = 14  # hidden units at most, so that they can be enumerated
+
+
+def training(lab: Lab, dataset: str, variant: str, seed: int) -> Training:
+    settings = replace(paper.density(dataset, lab.n_iter(POINTS[dataset][-1])), **VARIANTS[variant])
+    return Training(
+        dataset=dataset, settings=replace(settings, max_components=QUICK_SIZE if lab.quick else None), seed=seed
+    )
+
+
+def epochs(training: Training) -> list[int]:
+    return [epoch for epoch in POINTS[training.dataset] if epoch < training.n_iter] + [training.n_iter]
+
+
+def identity(lab: Lab, dataset: str, variant: str, seed: int) -> str:
+    own = training(lab, dataset, variant, seed)
+    return f"{lab.run_of(own).folder.name} {epochs(own)} {BUDGET}"
+
+
+def row(lab: Lab, dataset: str, variant: str, seed: int) -> dict[str, Any]:
+    (done,) = lab.train([training(lab, dataset, variant, seed)], variant)
+    X, points = load(dataset).test.X, []
+    for epoch in epochs(done.training):
+        lab.say(f"{variant}: test log-likelihood after {epoch} epochs")
+        machine = done.machine(epoch)
+        found = likelihood(machine, X, lab.log_partition(done, machine, epoch, BUDGET))
+        points.append({"epoch": epoch, "n_components": int(machine.size), **found})
+    last = done.history()[-1]
+    return {
+        "dataset": dataset,
+        "variant": variant,
+        "seed": seed,
+        "settings": settings_table(done.training.settings),
+        "n_components": last.n_components,
+        "effective_size": last.effective_size,
+        "points": points,
+        "training_seconds": sum(report.seconds for report in done.history()),
+    }
+
+
+def run(lab: Lab) -> dict[str, Any]:
+    places = [
+        (dataset, variant, seed)
+        for dataset in lab.chosen_datasets(DATASETS)
+        for seed in lab.chosen_seeds(SEEDS, QUICK_SEEDS)
+        for variant in lab.chosen_rows(tuple(VARIANTS))
+    ]
+    return lab.rows(places, identity, row, result_of)
+
+
+def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    order = sorted(rows, key=lambda r: (list(VARIANTS).index(r["variant"]), r["seed"]))
+    datasets = list(dict.fromkeys(r["dataset"] for r in order))
+    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in order}), "rows": order}
+
+
+def picture(lab: Lab, result: dict[str, Any]) -> Figure:
+    shown = [r for r in result["rows"] if r["seed"] == result["seeds"][0]]
+    return plots.likelihood_curves({r["variant"]: r["points"] for r in shown})
+
+
+def section(result: dict[str, Any]) -> str:
+    lines = [
+        "| training | seed | epochs | l | N_h | the paper's | test log-likelihood at the end | bracket | verdict |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in result["rows"]:
+        last = r["points"][-1]
+        value = f"{last['value']:.2f}" if last["reliable"] else f"({last['value']:.2f})"
+        theirs = PAPER.get(r["variant"], "") if r["dataset"] == MNIST else ""
+        lines.append(
+            f"| {r['variant']} | {r['seed']} | {last['epoch']} | {r['n_components']} | {r['effective_size']:.0f} | "
+            f"{theirs} | {value} | [{last['lower']:.2f}, {last['upper']:.2f}] | "
+            f"{'reliable' if last['reliable'] else 'not reliable'} |"
+        )
+    return "\n".join([*lines, "", _verdict(result)])
+
+
+def _verdict(result: dict[str, Any]) -> str:
+    size = {r["variant"]: r["effective_size"] for r in result["rows"] if r["seed"] == result["seeds"][0]}
+    smaller = [
+        f"{'smaller' if size[f'RP, {l}, ADA'] < size[f'ordinary, {l}, ADA'] else 'larger'} with {l}"
+        for l in ("L1", "L2")
+        if {f"RP, {l}, ADA", f"ordinary, {l}, ADA"} <= set(size)
+    ]
+    text = "All with PCD-10, as in table 1; the paper's figure has (P)CD. "
+    if smaller:
+        text += f"N_h of RP machines is {' and '.join(smaller)} (the paper: smaller with both)."
+    return text.rstrip()

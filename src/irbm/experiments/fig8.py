@@ -1,0 +1,83 @@
+"""Fig. 8: the first filters after ten epochs, with random permutation and without (sec. 4.2)."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from irbm import plots
+from irbm.experiments import paper
+from irbm.experiments.lab import Lab, Run, Training, load, settings_table
+from irbm.experiments.paper import TITLES
+from irbm.experiments.regrouping import neighbour_correlation
+
+TITLE = "Figure 8: filters after 10 epochs"
+DATASETS = (paper.MNIST,)
+SEEDS = (0, 1, 2)
+QUICK_SEEDS = (0,)
+EPOCHS = 10
+SHOWN = 100  # the left-most filters
+WAYS: dict[str, str | None] = {"with RP": "adaptive", "without RP": None}
+
+
+def trainings(lab: Lab, seeds: tuple[int, ...]) -> list[Training]:
+    return [
+        Training(dataset=name, settings=paper.density(name, lab.n_iter(EPOCHS), regroup), seed=seed)
+        for name in lab.chosen_datasets(DATASETS)
+        for regroup in WAYS.values()
+        for seed in seeds
+    ]
+
+
+def filters(run: Run) -> np.ndarray[Any, Any]:
+    """The weights of the first units, by position."""
+    machine = run.machine()
+    return machine.weights[machine.order[: min(SHOWN, int(machine.size))]].cpu().numpy()
+
+
+def run(lab: Lab) -> dict[str, Any]:
+    seeds, datasets = lab.chosen_seeds(SEEDS, QUICK_SEEDS), lab.chosen_datasets(DATASETS)
+    runs = [
+        {
+            "dataset": done.training.dataset,
+            "regroup": done.training.settings.regroup,
+            "seed": done.training.seed,
+            "n_components": done.history()[-1].n_components,
+            "neighbour_correlation": neighbour_correlation(filters(done)),
+            "seconds": sum(row.seconds for row in done.history()),
+        }
+        for done in lab.train(trainings(lab, seeds))
+    ]
+    settings = {name: settings_table(paper.density(name, lab.n_iter(EPOCHS))) for name in datasets}
+    return {"datasets": list(datasets), "seeds": list(seeds), "settings": settings, "runs": runs}
+
+
+def picture(lab: Lab, result: dict[str, Any]) -> Figure:
+    """One seed, the first."""
+    grids = {}
+    for done in lab.train(trainings(lab, tuple(result["seeds"][:1]))):
+        way = next(name for name, regroup in WAYS.items() if regroup == done.training.settings.regroup)
+        shape = load(done.training.dataset).image_shape or (1, -1)
+        grids[f"{TITLES[done.training.dataset]}, {way}"] = filters(done).reshape(-1, *shape)
+    return plots.image_grids(grids, diverging=True)
+
+
+def section(result: dict[str, Any]) -> str:
+    lines = ["| training | seed | l | mean absolute correlation of neighbouring filters |", "|---|---|---|---|"]
+    lines += [
+        f"| {'RP' if r['regroup'] else 'ordinary'} | {r['seed']} | {r['n_components']} | "
+        f"{r['neighbour_correlation']:.3f} |"
+        for r in result["runs"]
+    ]
+    mean = {
+        way: float(np.mean([r["neighbour_correlation"] for r in result["runs"] if bool(r["regroup"]) == way]))
+        for way in (True, False)
+    }
+    agrees = (
+        "as in the paper, they differ more from their neighbours" if mean[True] < mean[False] else "unlike the paper"
+    )
+    words = (
+        f"Filters next to each other correlate by {mean[True]:.3f} with RP and by {mean[False]:.3f} without, over the "
+        f"first {SHOWN}: {agrees}."
+    )
+    return "\n".join([*lines, "", words])

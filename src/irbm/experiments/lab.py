@@ -1,0 +1,359 @@
+"""What every experiment is given: data, trainings that happen once, likelihoods, and a place for results."""
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, field, fields
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from irbm import data
+from irbm.estimators import FrankWolfeRBM
+from irbm.evaluation import partition
+from irbm.evaluation.estimate import estimate
+from irbm.evaluation.partition import LogPartition, Trial
+from irbm.evaluation.permutations import free_energies
+from irbm.experiments import classification
+from irbm.experiments.paper import DIGITS
+from irbm.experiments.results import stamp, write_json
+from irbm.files import read_tensors, write_tensors
+from irbm.models import Fixed, Infinite, Machine
+from irbm.models.build import describe, restore
+from irbm.training import Callback, Checkpointer, Report, Settings, Trainer, TrainingState, checkpoint
+from irbm.training.initial import initial_machine
+
+KEPT_EARLY, KEPT_EVERY = 10, 50  # epochs whose machines are kept, beside the last one asked for
+
+T = TypeVar("T")
+Advance = Callable[[int], None]
+"""Told how many epochs more are done."""
+
+
+@cache
+def load(dataset: str) -> data.Dataset:
+    return data.load(dataset, progress=False)
+
+
+# -- one training -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A machine to train. Everything here but the number of epochs decides what comes of it."""
+
+    dataset: str
+    settings: Settings
+    seed: int
+    model: str = "infinite"  # or "fixed"; or "greedy": fixed, started from the units of Frank and Wolfe's method
+    n_components: int = 1  # of a fixed one
+    beta: float = 1.01
+
+    @property
+    def n_iter(self) -> int:
+        return self.settings.n_iter
+
+    def folder(self, runs: Path, device: str) -> Path:
+        """Where it is kept, by a hash of all that decides it: random numbers differ between kinds of devices."""
+        decides = asdict(self) | {"device": torch.device(device).type}
+        del decides["settings"]["n_iter"]
+        digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
+        return runs / f"{self.dataset}-{self.model}-{digest}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A training that has happened."""
+
+    training: Training
+    folder: Path
+    device: str
+
+    def file(self, epoch: int) -> Path:
+        return self.folder / f"epoch_{epoch:05d}.safetensors"
+
+    def done(self) -> bool:
+        return self.file(self.training.n_iter).is_file()
+
+    def history(self) -> list[Report]:
+        """One row for each epoch asked for."""
+        _, about = read_tensors(self.file(self.training.n_iter), "snapshot")
+        return [Report.restored(row) for row in about["history"]]
+
+    def machine(self, epoch: int | None = None) -> Machine:
+        """The machine after so many epochs, of those kept; by default after the last one asked for."""
+        tensors, about = read_tensors(self.file(self.training.n_iter if epoch is None else epoch), "snapshot")
+        return restore(tensors, about["machine"], self.device)
+
+    def keep(self, state: TrainingState) -> None:
+        machine = state.machine.with_capacity(int(state.machine.size))
+        about = {"machine": describe(machine), "history": [asdict(report) for report in state.history]}
+        write_tensors(self.file(state.epoch), machine.tensors(), "snapshot", about)
+
+
+class _Keeper(Callback):
+    """Keeps machines of some epochs, with a checkpoint beside each, and one every minute in between."""
+
+    def __init__(self, run: Run, advance: Advance) -> None:
+        self._run, self._advance = run, advance
+        self._checkpointer = Checkpointer(run.folder / "checkpoint.safetensors")
+
+    def after_segment(self, trainer: Trainer) -> None:
+        self._checkpointer.after_segment(trainer)
+
+    def after_epoch(self, trainer: Trainer, report: Report) -> None:
+        epoch = report.epoch
+        if epoch in (KEPT_EARLY, trainer.n_iter) or epoch % KEPT_EVERY == 0:
+            self._run.keep(trainer.state)
+            self._checkpointer.write(trainer)
+        self._advance(1)
+
+
+def train(run: Run, advance: Advance = lambda _: None) -> Run:
+    """Train until the last epoch asked for is kept, from where an earlier call was interrupted."""
+    if run.done():
+        return run
+    training, saved = run.training, run.folder / "checkpoint.safetensors"
+    run.folder.mkdir(parents=True, exist_ok=True)
+    write_json(run.folder / "training.json", {**asdict(training), **stamp(run.device)})
+    X = torch.from_numpy(load(training.dataset).train.X)
+    state = checkpoint.load(saved, run.device)[0] if saved.is_file() else None
+    if state is None or state.epoch >= training.n_iter:  # past an epoch that was not kept: from the start
+        state = _fresh(run, X)
+    advance(state.epoch)
+    callbacks = [_Keeper(run, advance)]
+    Trainer(state, X, settings=training.settings, callbacks=callbacks).run()
+    return run
+
+
+def _fresh(run: Run, X: torch.Tensor) -> TrainingState:
+    training = run.training
+    if training.model == "greedy":
+        state = TrainingState.start(_greedy(run, X), training.settings, training.seed)
+        run.keep(state)  # of epoch 0: it is a model of its own
+        return state
+    depth = Infinite(training.beta) if training.model == "infinite" else Fixed()
+    machine = initial_machine(
+        depth, X.shape[1], n_components=training.n_components, seed=training.seed, device=run.device
+    )
+    return TrainingState.start(machine, training.settings, training.seed)
+
+
+def _greedy(run: Run, X: torch.Tensor) -> Machine:
+    """The units of Frank and Wolfe's method, with its own settings."""
+    model = FrankWolfeRBM(run.training.n_components, random_state=run.training.seed, device=run.device)
+    return model.fit(X).machine_
+
+
+# -- the lab ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lab:
+    """Where and how an experiment is done."""
+
+    out: Path
+    name: str = ""  # of the experiment
+    began: float = field(default_factory=time.perf_counter)
+    device: str = "cpu"
+    quick: bool = False
+    seeds: tuple[int, ...] | None = None  # None: those of the experiment
+    datasets: tuple[str, ...] | None = None  # None: those of the experiment
+    only: tuple[str, ...] | None = None  # rows of a table; None: all
+    epochs: int | None = None  # at most so many; None: as many as the paper
+    jobs: int = 1
+    console: Console = field(default_factory=lambda: Console(stderr=True))
+
+    @property
+    def folder(self) -> Path:
+        """Of results: quick ones never lie where real ones do."""
+        return self.out / "quick" if self.quick else self.out
+
+    @property
+    def file(self) -> Path:
+        return self.folder / f"{self.name}.json"
+
+    def earlier(self) -> dict[str, Any]:
+        """What an earlier call has written; nothing where there was none."""
+        return json.loads(self.file.read_text()) if self.file.is_file() else {}
+
+    def write(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Write a result, with what is needed to find it again: returned as it was written."""
+        whole = {
+            "name": self.name,
+            "quick": self.quick,
+            "notes": {name: load(name).note for name in result["datasets"]},
+            **result,
+            "wall_seconds": time.perf_counter() - self.began,
+            **stamp(self.device),
+        }
+        write_json(self.file, whole)
+        return whole
+
+    def rows(
+        self,
+        places: Sequence[tuple[Any, ...]],
+        identity: Callable[..., str],
+        found: Callable[..., dict[str, Any]],
+        result_of: Callable[[list[dict[str, Any]]], dict[str, Any]],
+    ) -> dict[str, Any]:
+        """A row for each place of a table, but for those that an earlier file has with the same identity.
+
+        Everything that decides a row decides its identity. The result is written after each, so that an end before the
+        last loses little; rows of other places stay.
+        """
+        rows = {tuple(r["place"]): r for r in self.earlier().get("rows", [])}
+        for place in places:
+            own = identity(self, *place)
+            if place not in rows or rows[place]["identity"] != own:
+                rows[place] = {"place": list(place), "identity": own, **found(self, *place), **stamp(self.device)}
+                self.write(result_of(list(rows.values())))
+        return result_of(list(rows.values()))
+
+    # -- choices --------------------------------------------------------------------------------------------
+
+    def chosen_seeds(self, usual: Sequence[int], quick: Sequence[int] = (0,)) -> tuple[int, ...]:
+        return self.seeds or tuple(quick if self.quick else usual)
+
+    def chosen_datasets(self, wanted: Sequence[str]) -> tuple[str, ...]:
+        """The experiment's data sets, of which the user may want some; quickly, the digits."""
+        if self.quick:
+            return (DIGITS,)
+        return tuple(name for name in wanted if self.datasets is None or name in self.datasets)
+
+    def chosen_rows(self, known: Sequence[str]) -> tuple[str, ...]:
+        """The rows of a table that the user wants."""
+        unknown = [name for name in self.only or () if name not in known]
+        if unknown:
+            raise ValueError(f"only must name rows of {self.name}, {', '.join(known)}, got {unknown[0]!r}")
+        return tuple(name for name in known if self.only is None or name in self.only)
+
+    def n_iter(self, epochs: int) -> int:
+        return min(epochs, self.epochs or epochs)
+
+    def say(self, line: str) -> None:
+        self.console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    # -- trainings ------------------------------------------------------------------------------------------
+
+    def run_of(self, training: Training) -> Run:
+        return Run(training, training.folder(self.folder / "runs", self.device), self.device)
+
+    def train(self, trainings: Iterable[Training], what: str = "training") -> list[Run]:
+        """All of them, those already done excepted, one after another or ``jobs`` at a time."""
+        runs = [self.run_of(training) for training in trainings]
+        left = [run for run in runs if not run.done()]
+        if self.jobs == 1 and left:
+            with self.bar() as bar:
+                total = sum(run.training.n_iter for run in left)
+                task = bar.add_task(f"{what}: epochs of {len(left)} trainings", total=total)
+                for run in left:
+                    train(run, lambda n: bar.advance(task, n))
+        else:
+            list(self.each(train, [{"run": run} for run in left], what))
+        return runs
+
+    def each(self, function: Callable[..., T], calls: Sequence[dict[str, Any]], what: str) -> Iterator[T]:
+        """What a function returns to each call, in the order in which they end: ``jobs`` at a time, each by itself."""
+        if not calls:
+            return
+        with self.bar() as bar:
+            task = bar.add_task(f"{what}: {len(calls)} runs", total=len(calls))
+            if self.jobs == 1:
+                for call in calls:
+                    yield function(**call)
+                    bar.advance(task)
+                return
+            with ProcessPoolExecutor(self.jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+                for job in as_completed([pool.submit(function, **call) for call in calls]):
+                    yield job.result()
+                    bar.advance(task)
+
+    def classify(
+        self,
+        wanted: Sequence[tuple[str, str, int]],
+        changes: dict[str, Any],
+        result_of: Callable[[list[dict[str, Any]]], dict[str, Any]] | None = None,
+    ) -> list[dict[str, Any]]:
+        """Runs of the classification experiment for (data set, setting, seed), but for those that an earlier file has.
+
+        ``result_of`` all runs is written after each, so that an end before the last loses little.
+        """
+        runs = {(r["dataset"], r["setting"], r["seed"]): r for r in self.earlier().get("runs", [])}
+        left = [place for place in wanted if not self._classified(runs.get(place, {}), place, changes)]
+        shared = {"device": self.device, "changes": changes, "checkpoints": self.folder / "runs" / "classifiers"}
+        calls = [{"dataset": d, "setting": s, "seed": n, **shared} for d, s, n in left]
+        for found in self.each(classify_one, calls, "classifiers"):
+            runs[found["dataset"], found["setting"], found["seed"]] = found
+            if result_of:
+                self.write(result_of(list(runs.values())))
+        return [runs[place] for place in wanted]
+
+    def _classified(self, run: dict[str, Any], place: tuple[str, str, int], changes: dict[str, Any]) -> bool:
+        dataset, setting, seed = place
+        settings = classification.settings_of(dataset, setting, **changes)
+        return classification.is_done(run, setting, seed, settings, len(load(dataset).train.X))
+
+    def bar(self) -> Progress:
+        columns = [TextColumn("{task.description}"), BarColumn(bar_width=24), TextColumn("{task.percentage:>3.0f} %")]
+        return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=self.console)
+
+    # -- likelihoods ----------------------------------------------------------------------------------------
+
+    def log_partition(self, run: Run, machine: Machine, epoch: int, budget: int, kind: str = "own") -> LogPartition:
+        """ln Z of a machine of the run, found once: exact where it is small, else annealed with the data's help.
+
+        ``kind`` tells apart machines that were made of the epoch's own.
+        """
+        file = run.folder / f"log_z_{epoch:05d}_{kind}_{budget}.json"
+        if file.is_file():
+            return _log_partition_from(json.loads(file.read_text()))
+        X = torch.from_numpy(load(run.training.dataset).train.X)
+        if partition.is_small(machine):
+            found = partition.exact(machine)
+        else:
+            found = estimate(machine, means_D=X.double().mean(0), examples=X, seed=run.training.seed, budget=budget)
+        write_json(file, asdict(found))
+        return found
+
+
+def classify_one(dataset: str, **options: Any) -> dict[str, Any]:
+    """One run of the classification experiment, with the name of its data."""
+    return {"dataset": dataset, **classification.train(dataset, **options)}
+
+
+def _log_partition_from(table: dict[str, Any]) -> LogPartition:
+    """What ``write_json`` wrote; null stands for an infinite effective sample size."""
+    trials = tuple(Trial(**trial) for trial in table["trials"])
+    return LogPartition(**{**table, "ess": float("inf") if table["ess"] is None else table["ess"], "trials": trials})
+
+
+def likelihood(machine: Machine, X: Any, log_z: LogPartition) -> dict[str, Any]:
+    """The mean log-likelihood of examples with the bracket of ln Z, its verdict, and the spread over examples."""
+    minus_f = -free_energies(machine.to(dtype=torch.float64), torch.from_numpy(X))
+    mean = float(minus_f.mean())
+    return {
+        "value": mean - log_z.value,
+        "lower": mean - log_z.upper,
+        "upper": mean - log_z.lower,
+        "stderr_of_examples": float(minus_f.std() / len(minus_f) ** 0.5),
+        "reliable": log_z.reliable,
+        "reason": log_z.reason,
+    }
+
+
+def settings_table(settings: Settings) -> dict[str, Any]:
+    """Settings that are not the default, and those every paper names."""
+    always = ("learning_rate", "l1", "gibbs_steps", "persistent", "regroup", "batch_size", "n_iter")
+    return {
+        f.name: getattr(settings, f.name)
+        for f in fields(Settings)
+        if f.name in always or getattr(settings, f.name) != f.default
+    }

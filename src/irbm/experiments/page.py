@@ -1,0 +1,101 @@
+"""docs/results.md and the table in the README, from the files that ``irbm reproduce`` wrote, and from nothing else.
+
+``python -m irbm.experiments.page`` reads results/ and copies its pictures to docs/pictures/.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from irbm.experiments.paper import TITLES
+from irbm.experiments.reproduce import EXPERIMENTS
+from irbm.files import write_bytes
+
+BEGIN, END = "<!-- results: written by python -m irbm.experiments.page -->", "<!-- end of results -->"
+INTRODUCTION = """# The paper, reproduced
+
+Every table and figure of "On better training the infinite restricted Boltzmann machines" (Peng, Gao and Li), each by
+`irbm reproduce NAME`; this page is written from what these commands left in `results/`. Likelihoods are nats per
+example, with the bracket that the estimate of ln Z leaves, and in parentheses where the verdict on it is "not
+reliable" ([why](likelihoods.md)). The paper's own estimates have no bracket. RP is random permutation, l the number of
+hidden units, N_h the effective size of eq. 33, M_T the number of units regrouped in the last epoch."""
+
+
+def read(folder: Path) -> dict[str, dict[str, Any]]:
+    """The results that are there, by name. Quick ones lie elsewhere, and are none."""
+    found = {name: folder / f"{name}.json" for name in EXPERIMENTS}
+    return {name: json.loads(file.read_text()) for name, file in found.items() if file.is_file()}
+
+
+def page(results: dict[str, dict[str, Any]]) -> str:
+    sections = [_section(name, experiment, results.get(name)) for name, experiment in EXPERIMENTS.items()]
+    return "\n\n".join([INTRODUCTION, *sections]) + "\n"
+
+
+def _section(name: str, experiment: ModuleType, result: dict[str, Any] | None) -> str:
+    heading = f"## {experiment.TITLE}"
+    if result is None:
+        return f"{heading}\n\nNot run yet: `irbm reproduce {name}`."
+    picture = f"![{experiment.TITLE}](pictures/{name}.png)"
+    return "\n\n".join([heading, picture, experiment.section(result), _provenance(name, result)])
+
+
+def _provenance(name: str, result: dict[str, Any]) -> str:
+    """What was run, on which data, where and when."""
+    notes = "; ".join(f"{TITLES[dataset]}: {note}" for dataset, note in result["notes"].items())
+    seeds = ", ".join(map(str, result["seeds"]))
+    return (
+        f"*`irbm reproduce {name}`, seeds {seeds}, on {result['device']}, commit {result['commit']}, "
+        f"{result['date'][:10]}, {result['wall_seconds']:.0f} s in the last call. {notes}.*"
+    )
+
+
+# -- the README ---------------------------------------------------------------------------------------------
+
+
+def summary(results: dict[str, dict[str, Any]]) -> str:
+    """The table of the README: what the tables of the paper say, and what came out."""
+    lines = ["| | the paper | here | verdict |", "|---|---|---|---|"]
+    for name in ("table1", "table2"):
+        if name not in EXPERIMENTS:
+            continue
+        if name in results:
+            lines += EXPERIMENTS[name].highlights(results[name])
+        else:
+            lines.append(f"| {EXPERIMENTS[name].TITLE} | | not run yet | |")
+    return "\n".join(lines)
+
+
+def with_summary(readme: str, table: str) -> str:
+    """The README with the table between its marks."""
+    if readme.count(BEGIN) != 1 or readme.count(END) != 1:
+        raise ValueError(f"README.md must have the lines {BEGIN!r} and {END!r}, once each")
+    before, rest = readme.split(BEGIN)
+    return f"{before}{BEGIN}\n\n{table}\n\n{END}{rest.split(END)[1]}"
+
+
+def write(results_folder: Path, root: Path) -> None:
+    """The page, its pictures, and the README's table."""
+    results = read(results_folder)
+    (root / "docs" / "pictures").mkdir(parents=True, exist_ok=True)
+    for name in results:
+        drawn = results_folder / f"{name}.png"
+        if drawn.is_file():  # results are kept under version control, pictures only where the page shows them
+            write_bytes(root / "docs" / "pictures" / drawn.name, drawn.read_bytes())
+    write_bytes(root / "docs" / "results.md", page(results).encode())
+    readme = root / "README.md"
+    write_bytes(readme, with_summary(readme.read_text(), summary(results)).encode())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--results", type=Path, default=Path("results"))
+    parser.add_argument("--root", type=Path, default=Path(), help="of the checkout: README.md and docs/ lie there")
+    args = parser.parse_args()
+    write(args.results, args.root)
+
+
+if __name__ == "__main__":
+    main()

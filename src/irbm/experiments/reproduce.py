@@ -1,0 +1,46 @@
+"""Every experiment by its name: done, stamped, written, drawn."""
+
+import time
+from dataclasses import replace
+from types import ModuleType
+from typing import Any
+
+from irbm import plots
+from irbm.experiments import beta, fig4, fig5, fig6, fig7, fig8, fig9, fig10, fig11, table1, table2
+from irbm.experiments.lab import Lab
+from irbm.files import write_bytes
+
+EXPERIMENTS: dict[str, ModuleType] = {
+    "table1": table1,
+    "table2": table2,
+    "fig4": fig4,
+    "fig5": fig5,
+    "fig6": fig6,
+    "fig7": fig7,
+    "fig8": fig8,
+    "fig9": fig9,
+    "fig10": fig10,
+    "fig11": fig11,
+    "beta": beta,
+}
+"""Each has TITLE, DATASETS, ``run(lab)`` -> result, ``picture(lab, result)`` and ``section(result)``, Markdown."""
+
+
+def names(wanted: str) -> list[str]:
+    """One name, or all of them."""
+    if wanted == "all":
+        return list(EXPERIMENTS)
+    if wanted not in EXPERIMENTS:
+        raise ValueError(f"name must be one of {', '.join(EXPERIMENTS)} or all, got {wanted!r}")
+    return [wanted]
+
+
+def reproduce(name: str, lab: Lab) -> dict[str, Any]:
+    """Do an experiment and write its result and its picture."""
+    experiment, lab = EXPERIMENTS[name], replace(lab, name=name, began=time.perf_counter())
+    if not lab.chosen_datasets(experiment.DATASETS):
+        raise ValueError(f"dataset must be one of {', '.join(experiment.DATASETS)} for {name}, got {lab.datasets}")
+    result = experiment.run(lab)
+    figure = experiment.picture(lab, result)
+    write_bytes(lab.file.with_suffix(".png"), plots.to_png(figure))
+    return lab.write(result)

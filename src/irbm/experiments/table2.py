@@ -1,0 +1,174 @@
+"""Table 2: test errors of classifiers (sec. 4.3), means over seeds with 95 % intervals."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy import stats
+
+from irbm import plots
+from irbm.estimators import FrankWolfeRBM
+from irbm.experiments import classification, frank_wolfe
+from irbm.experiments.lab import Lab, load
+from irbm.experiments.paper import BOTH, CALTECH, DIGITS, MNIST, TITLES
+from irbm.experiments.results import stamp
+
+TITLE = "Table 2: classifiers"
+DATASETS = BOTH
+SEEDS = (0, 1, 2)
+QUICK_SEEDS = (0, 1)
+GREEDY = "FW-iRBM + softmax"
+MODELS = {  # setting of the classification experiment
+    "Dis-iRBM RP, hybrid": "hybrid",
+    "Dis-iRBM RP, dis.": "discriminative",
+    "Dis-iRBM, hybrid": "hybrid_ordinary",
+    "Dis-iRBM, dis.": "discriminative_ordinary",
+    "ClassRBM, hybrid": "classrbm_hybrid",
+    "ClassRBM, dis.": "classrbm",
+    GREEDY: "",
+}
+PAIRS = {"hybrid": "hybrid_ordinary", "discriminative": "discriminative_ordinary"}
+UNITS = {MNIST: 600, CALTECH: 600, DIGITS: 20}  # of the greedy machine
+QUICK: dict[str, dict[str, Any]] = {"classrbm": {"n_components": 20}, "classrbm_hybrid": {"n_components": 30}}
+PAPER: dict[str, dict[str, tuple[int, float]]] = {  # size, error in %
+    MNIST: {"ClassRBM, dis.": (500, 1.81), "ClassRBM, hybrid": (1500, 1.28), "Dis-iRBM, dis.": (382, 2.20),
+            "Dis-iRBM, hybrid": (416, 1.71), GREEDY: (600, 2.2), "Dis-iRBM RP, dis.": (489, 1.92),
+            "Dis-iRBM RP, hybrid": (621, 1.41)},
+    CALTECH: {"Dis-iRBM, dis.": (235, 37.10), "Dis-iRBM, hybrid": (373, 34.59), GREEDY: (600, 34.5),
+              "Dis-iRBM RP, dis.": (165, 34.55), "Dis-iRBM RP, hybrid": (742, 30.95)},
+}  # fmt: skip
+
+
+def run(lab: Lab) -> dict[str, Any]:
+    datasets, seeds = lab.chosen_datasets(DATASETS), lab.chosen_seeds(SEEDS, QUICK_SEEDS)
+    models = lab.chosen_rows(tuple(MODELS))
+    for name in datasets:
+        for model in models:
+            if model == GREEDY:
+                _greedy_rows(lab, name, seeds)
+            else:
+                setting = MODELS[model]
+                epochs = lab.epochs and lab.n_iter(classification.settings_of(name, setting)["n_iter"])
+                changes = {"n_iter": epochs} | (QUICK.get(setting, {}) if lab.quick else {})
+                lab.classify([(name, setting, seed) for seed in seeds], changes, result_of)
+    return result_of(lab.earlier().get("runs", []))
+
+
+def _greedy_rows(lab: Lab, dataset: str, seeds: tuple[int, ...]) -> None:
+    """Softmax regression on the greedy units' activations: nothing about it is chosen by its test error."""
+    runs, units = lab.earlier().get("runs", []), UNITS[dataset]
+    for seed in seeds:
+        if any((r["dataset"], r["setting"], r["seed"], r["n_components"]) == (dataset, "", seed, units) for r in runs):
+            continue
+        lab.say(f"{TITLES[dataset]}, {GREEDY}, seed {seed}")
+        splits = load(dataset)
+        model = FrankWolfeRBM(units, random_state=seed, device=lab.device).fit(splits.train.X)
+        error = frank_wolfe.classification_error(model, splits, len(splits.train.X))
+        found = {"dataset": dataset, "setting": "", "seed": seed, "test_error": {"rate": error}}
+        found |= {"n_components": units, "effective_size": units, "training_seconds": 0.0, **stamp(lab.device)}
+        found["training_seconds"] = sum(row["seconds"] for row in model.history_)
+        runs = [*runs, found]
+        lab.write(result_of(runs))
+
+
+def result_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    datasets = [name for name in (*DATASETS, DIGITS) if any(r["dataset"] == name for r in runs)]
+    settings = list(MODELS.values())
+    order = sorted(runs, key=lambda r: (datasets.index(r["dataset"]), settings.index(r["setting"]), r["seed"]))
+    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in runs}), "runs": order}
+
+
+def interval(values: list[float]) -> tuple[float, float, float]:
+    """The mean of errors, and Student's 95 % interval of it; of one value nothing is known."""
+    mean, n = float(np.mean(values)), len(values)
+    if n == 1:
+        return mean, float("nan"), float("nan")
+    half = float(stats.t.ppf(0.975, n - 1) * np.std(values, ddof=1) / np.sqrt(n))
+    return mean, max(0.0, mean - half), mean + half
+
+
+def rows(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """One for each data set and model that has been run: errors in %."""
+    found = []
+    for name in result["datasets"]:
+        for model, setting in MODELS.items():
+            own = [r for r in result["runs"] if (r["dataset"], r["setting"]) == (name, setting) and "test_error" in r]
+            if not own:
+                continue
+            mean, lower, upper = interval([100 * r["test_error"]["rate"] for r in own])
+            averaged = [100 * r["test_error_5_orders"]["rate"] for r in own if "test_error_5_orders" in r]
+            size, theirs = PAPER.get(name, {}).get(model, (None, None))
+            found.append(
+                {
+                    "dataset": name, "model": model, "seeds": len(own), "mean": mean, "lower": lower, "upper": upper,
+                    "averaged": float(np.mean(averaged)) if averaged else None,
+                    "size": float(np.mean([r["effective_size"] for r in own])),
+                    "l": float(np.mean([r["n_components"] for r in own])),
+                    "epochs": ", ".join(f"{r['best_epoch']} of {r['epochs']}" for r in own if "best_epoch" in r),
+                    "paper": theirs, "paper_size": size,
+                }
+            )  # fmt: skip
+    return found
+
+
+def picture(lab: Lab, result: dict[str, Any]) -> Figure:
+    panels: dict[str, list[plots.Compared]] = {}
+    for r in rows(result):
+        compared = plots.Compared(r["model"], r["mean"], r["lower"], r["upper"], True, r["paper"])
+        panels.setdefault(TITLES[r["dataset"]], []).append(compared)
+    return plots.comparison(panels, "test error, %", "mean, with 95 % interval")
+
+
+def section(result: dict[str, Any]) -> str:
+    lines = [
+        "| data | model | seeds | l | N_h | epochs | test error, % | 95 % interval | 5 orders | paper | difference |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+        *("| " + " | ".join(_cells(r)) + " |" for r in rows(result)),
+    ]
+    words = [_verdict(result, name) for name in result["datasets"]]
+    return "\n".join([*lines, "", " ".join(word for word in words if word)])
+
+
+def _cells(r: dict[str, Any]) -> list[str]:
+    return [
+        TITLES[r["dataset"]],
+        r["model"],
+        f"{r['seeds']}",
+        f"{r['l']:.0f}",
+        f"{r['size']:.0f}",
+        r["epochs"],
+        f"{r['mean']:.2f}",
+        f"[{r['lower']:.2f}, {r['upper']:.2f}]" if r["seeds"] > 1 else "one seed",
+        "" if r["averaged"] is None else f"{r['averaged']:.2f}",
+        "" if r["paper"] is None else f"{r['paper']:.2f} ({r['paper_size']})",
+        "" if r["paper"] is None else f"{r['mean'] - r['paper']:+.2f}",
+    ]
+
+
+def _verdict(result: dict[str, Any], dataset: str) -> str:
+    """Whether RP beats ordinary training, seed by seed."""
+    words = []
+    for ours, other in PAIRS.items():
+        errors = {
+            s: {r["seed"]: r["test_error"]["rate"] for r in result["runs"]
+                if (r["dataset"], r["setting"]) == (dataset, s) and "test_error" in r}
+            for s in (ours, other)
+        }  # fmt: skip
+        both = sorted(set(errors[ours]) & set(errors[other]))
+        if both:
+            wins = sum(errors[ours][seed] < errors[other][seed] for seed in both)
+            words.append(f"{ours} training in {wins} of {len(both)} seeds")
+    if not words:
+        return ""
+    return f"On {TITLES[dataset]} RP errs less than ordinary training: {', '.join(words)} (the paper: in both)."
+
+
+def highlights(result: dict[str, Any]) -> list[str]:
+    """Rows for the README: | what | the paper | here | verdict |."""
+    lines = []
+    for r in rows(result):
+        if r["dataset"] in PAPER:
+            _, _, seeds, _, size, _, mean, between, _, theirs, _ = _cells(r)
+            what = f"{TITLES[r['dataset']]}, {r['model']}: test error, % (N_h)"
+            lines.append(f"| {what} | {theirs} | {mean} {between} ({size}) | {seeds} seeds |")
+    return lines
