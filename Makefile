@@ -6,11 +6,12 @@ READY := .venv/.ready
 # Threads that wait should sleep: spinning ones make small steps many times slower on a busy machine.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help demo test lint typecheck unit clean
+.PHONY: help demo test lint typecheck unit docs clean
 
 help:
 	@echo "make demo   run the main job"
-	@echo "make test   lint, type-check and run the tests"
+	@echo "make test   lint, type-check, run the tests and build the documentation"
+	@echo "make docs   build the documentation into site/; open site/index.html"
 	@echo "make clean  remove the virtual environment and caches"
 
 $(READY): pyproject.toml constraints.txt
@@ -21,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/irbm demo
 
-test: lint typecheck unit
+test: lint typecheck unit docs
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -33,5 +34,9 @@ typecheck: $(READY)
 unit: $(READY)
 	$(BIN)/python -m pytest
 
+# The theme would warn of another version of mkdocs than the pinned one.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv site .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -13,11 +13,19 @@ from irbm.data.splits import Dataset
 def load(
     name: str | os.PathLike[str], *, seed: int = 0, binarize: float | None = None, progress: bool = True
 ) -> Dataset:
-    """The data set of that name (see `KNOWN`), or a user's own file (see the top of `irbm.data`).
+    """Examples of 0 and 1, in three splits.
 
-    `seed` draws the pixels of `mnist` and splits a file that holds one X; the other data sets are fixed and
-    ignore it. `binarize=t` maps X > t to 1 in a user's own file, and in `mnist`, of intensities up to 255, in place of
-    drawing. `progress` shows a bar while downloading.
+    Parameters
+    ----------
+    name : str or path
+        "digits", "mnist", "binarized_mnist", "caltech101_silhouettes", or the path of your own file.
+    seed : int
+        Draws the pixels of "mnist" and splits a file that holds one X; the other data sets are fixed and ignore it.
+    binarize : float or None
+        For your own file: t maps X > t to 1. None: X must hold only 0 and 1. For "mnist", whose intensities go up to
+        255: the same in place of drawing pixels.
+    progress : bool
+        Show a bar while downloading.
     """
     if not isinstance(seed, numbers.Integral) or seed < 0:
         raise ValueError(f"seed must be an integer >= 0, got {seed!r}")

@@ -9,7 +9,15 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Examples X (n, D) of 0 and 1, with one label each in y (n,), or None."""
+    """Examples, and their labels where there are some.
+
+    Attributes
+    ----------
+    X : array (n, D) of uint8
+        The examples, of 0 and 1.
+    y : array (n,) or None
+        One label each.
+    """
 
     X: NDArray[np.uint8]
     y: NDArray[Any] | None
@@ -17,7 +25,21 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Three splits, and in `note` one sentence on how they came about, to stand beside every result."""
+    """Three splits of one set of examples.
+
+    Attributes
+    ----------
+    name : str
+        What `load` was asked for, or the file's name.
+    train, validation, test : Split
+        The examples.
+    image_shape : tuple or None
+        Rows and columns, where an example is a picture.
+    note : str
+        One sentence on how the splits came about, to stand beside every result.
+    class_names : tuple of str or None
+        Names of the classes, in the order of the sorted labels.
+    """
 
     name: str
     train: Split

@@ -107,17 +107,17 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
 
     @property
     def components_(self) -> NDArray[Any]:
-        """W, (l, D); row i is column i of ``transform``."""
+        """The weights W, (l, D); row i is column i of ``transform``."""
         return self._rows("weights")
 
     @property
     def intercept_hidden_(self) -> NDArray[Any]:
-        """c, (l,)."""
+        """The hidden biases c, (l,)."""
         return self._rows("hidden_bias")
 
     @property
     def intercept_visible_(self) -> NDArray[Any]:
-        """b, (D,)."""
+        """The visible biases b, (D,)."""
         return self.machine_.visible_bias.cpu().numpy().copy()
 
     @property
@@ -159,7 +159,7 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         tol: float = 0.1,
         budget: int | None = None,
     ) -> LogPartition:
-        """ln Z with its bracket and a verdict.
+        """ln Z with its bracket and a verdict. The result is kept for ``score_samples``.
 
         Parameters
         ----------
@@ -172,6 +172,13 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             "ais" doubles the points of its paths, or its chains, until its bracket is narrower than ``tol`` nats or
             another doubling would take more than ``budget`` points with 400 chains, or as much work with more of them
             (None: 8000). Short pilot runs and the search for modes come on top, whatever the budget.
+        random_state : int, RandomState or None
+            None: the estimator's own.
+
+        Returns
+        -------
+        LogPartition
+            ``value``, ``lower``, ``upper``, ``stderr``, ``ess``, ``reliable`` and the ``reason`` for it.
         """
         if method not in ("auto", "exact", "ais"):
             raise ValueError(f"method must be 'auto', 'exact' or 'ais', got {method!r}")
@@ -210,9 +217,18 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     def gibbs(
         self, X: ArrayLike, n_steps: int = 1, *, clamp: ArrayLike | None = None, random_state: Any = None
     ) -> NDArray[Any]:
-        """The visibles after ``n_steps`` Gibbs sweeps from X.
+        """The visibles (n, D) after Gibbs sweeps from X.
 
-        ``clamp``, boolean, (D,) or the shape of X, marks visibles that keep their values: in-painting.
+        Parameters
+        ----------
+        X : array (n, D)
+            Where the chains start, one at each row.
+        n_steps : int
+            How many sweeps.
+        clamp : boolean array (D,) or (n, D), or None
+            Visibles that keep their values, to fill in the others.
+        random_state : int, RandomState or None
+            None: the estimator's own.
         """
         check_count("n_steps", n_steps)
         machine, checked, noise = self.machine_, self._checked(X), self._noise(random_state)
@@ -226,10 +242,19 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         return torch.cat(found).numpy()
 
     def sample(self, n_samples: int = 1, *, n_steps: int = 1000, random_state: Any = None) -> Any:
-        """Visibles after ``n_steps`` Gibbs sweeps from uniform noise: (n_samples, D).
+        """Visibles (n_samples, D) from chains that start at uniform noise.
 
         Half of the sweeps, and at most 100, hold z at l: with z free, chains from noise can stay at a small z, among
         noise, for longer than anybody waits. The rest are free, and may go back there.
+
+        Parameters
+        ----------
+        n_samples : int
+            How many, each from a chain of its own.
+        n_steps : int
+            Gibbs sweeps of each chain.
+        random_state : int, RandomState or None
+            None: the estimator's own.
         """
         return self._sample(n_samples, n_steps, random_state)[0].cpu().numpy()
 

@@ -42,10 +42,23 @@ class _Classifier(ClassifierMixin, Trainable):
         callbacks: Sequence[Callback] = (),
         resume_from: str | Path | None = None,
     ) -> Self:
-        """Train on X, (n, D), and labels y, (n,), from the start or from a checkpoint; see `InfiniteRBM.fit`.
+        """Train from the start, or from a checkpoint.
 
-        With ``validation``, a pair (X, y), the fitted machine is the one of the epoch that classifies most of them,
-        ``best_epoch_``; of several such epochs the one with the highest mean ln p(y | v).
+        Parameters
+        ----------
+        X : array, CSR matrix or tensor (n, D)
+            The examples, of 0 and 1 unless ``binarize`` is set.
+        y : array (n,)
+            Their labels, numbers or strings.
+        validation : pair of arrays (X, y) or None
+            Other examples: the fitted machine is then the one of the epoch that classifies most of them,
+            ``best_epoch_``; of several such epochs the one with the highest mean ln p(y | v).
+        patience : int or None
+            Training ends once so many epochs in a row validated no better; None: never.
+        callbacks : sequence of Callback
+            Called between segments of steps and after epochs.
+        resume_from : path or None
+            A checkpoint that a `Checkpointer` wrote on the same data under the same settings.
         """
         self._check_settings()
         X, y = self._checked_pair(X, y, reset=True)
@@ -112,12 +125,12 @@ class _Classifier(ClassifierMixin, Trainable):
 
     @property
     def label_components_(self) -> NDArray[Any]:
-        """U, (l, C)."""
+        """The label weights U, (l, C)."""
         return self._rows("label_weights")
 
     @property
     def intercept_label_(self) -> NDArray[Any]:
-        """d, (C,)."""
+        """The label biases d, (C,)."""
         bias = self.machine_.label_bias
         assert bias is not None
         return bias.cpu().numpy().copy()
@@ -182,9 +195,18 @@ class _Classifier(ClassifierMixin, Trainable):
     def sample(
         self, n_samples: int = 1, *, y: Any = None, n_steps: int = 1000, random_state: Any = None
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Visibles and their labels after ``n_steps`` Gibbs sweeps from uniform noise.
+        """Visibles (n_samples, D) and their labels (n_samples,), from chains that start at uniform noise.
 
-        ``y``, one label or ``n_samples`` of them, is kept: samples of p(v | y).
+        Parameters
+        ----------
+        n_samples : int
+            How many, each from a chain of its own.
+        y : label, array (n_samples,) or None
+            Labels that are kept: samples of p(v | y). None: labels move too.
+        n_steps : int
+            Gibbs sweeps of each chain.
+        random_state : int, RandomState or None
+            None: the estimator's own.
         """
         check_count("n_samples", n_samples)
         kept = None if y is None else self._kept_labels(y, n_samples)
@@ -234,16 +256,95 @@ class _Classifier(ClassifierMixin, Trainable):
 class RBMClassifier(FixedSize, _Classifier):
     """The classification RBM (ClassRBM), of a fixed size.
 
+    p(y | v) is exact. Methods of density models are there too, with y summed out.
+
     Parameters
     ----------
-    n_components : int
+    n_components : int, default 256
         The number of hidden units.
-    objective, alpha : "hybrid", "discriminative" or "generative", float
-        What is maximised: ln p(y | v) + alpha ln p(v, y), or its first part, or ln p(v, y).
-    label_max_norm : float or None
-        Bound on the norm of a row of label weights.
-    learning_rate, ..., random_state
-        As for `RBM`.
+    objective : "hybrid", "discriminative" or "generative", default "hybrid"
+        What is maximised: ln p(y | v) + alpha ln p(v, y), its first part, or ln p(v, y). Take "hybrid" or "generative"
+        to sample, or to predict from a part of the visibles.
+    alpha : float, default 0.005
+        Weight of the generative part of "hybrid". Raise it where examples are few: it keeps the machine from learning
+        them by heart.
+    label_max_norm : float or None, default 5.0
+        Bound on the norm of a unit's label weights; None: no bound.
+    learning_rate : float, default 0.05
+        The global rate of the updates. Lower it where training diverges or scores jump between epochs; raise it, to 0.1
+        or 0.2, where a small data set learns slowly.
+    batch_size : int, default 100
+        Examples a step. With fewer there are more steps in a pass, which helps where examples are few.
+    n_iter : int, default 50
+        Passes over the data. A thousand examples want a hundred and more.
+    gibbs_steps : int, default 10
+        Sweeps of the negative phase in each step. More bring the gradient nearer to the true one and cost time in
+        proportion.
+    persistent : bool, default True
+        Whether chains of the negative phase go on from step to step (PCD), or start at the examples (CD). The paper
+        takes PCD with 10 sweeps for MNIST, CD with 25 for CalTech.
+    n_chains : int or None, default None
+        How many persistent chains; None: as many as ``batch_size``. More make a less noisy gradient.
+    gradient : "expected" or "sampled", default "expected"
+        Whether z and y are summed out of the gradient (eq. 30 of the paper), or sampled (Algorithm 1 and eq. 29):
+        noisier, and there to be compared with.
+    optimizer : "adagrad", "constant" or "decay", default "adagrad"
+        The rule for the rate: by AdaGrad, the same for all parameters and steps, or falling as 1 / (1 + t / 1000) with
+        the step t.
+    momentum : bool, default False
+        Momentum that each unit raises from 0.5 to 0.9 in its first thousand updates. Meant for "constant" and "decay".
+    l1 : float, default 0.0001
+        Weight of the L1 penalty, which brings weights to exactly zero. More gives smaller machines with sparser
+        filters; the paper takes 0.001 for the 4,100 examples of CalTech.
+    l2 : float, default 0.0
+        Weight of the L2 penalty. L1 served the paper better.
+    max_norm : float or None, default 10.0
+        Bound on the norm of a unit's weights; None: no bound.
+    verbose : int, default 0
+        Not zero: show a progress bar.
+    binarize : float or None, default None
+        None: X must hold only 0 and 1. A number t maps X > t to 1.
+    device : str or None, default None
+        Where to compute, "cpu" or "cuda"; None takes the GPU where there is one.
+    random_state : int, RandomState or None, default None
+        The seed of everything random. Give a number to get the same model again.
+
+    Attributes
+    ----------
+    components_ : array (l, D)
+        The weights W; row i is column i of ``transform``.
+    intercept_hidden_ : array (l,)
+        The hidden biases c.
+    intercept_visible_ : array (D,)
+        The visible biases b.
+    label_components_ : array (l, C)
+        The label weights U.
+    intercept_label_ : array (C,)
+        The label biases d.
+    classes_ : array (C,)
+        The labels, in the order of every column over classes.
+    n_components_ : int
+        l, the number of hidden units with trained parameters.
+    effective_size_ : float
+        N_h, how many of them the data use: the mean over batches of the largest likeliest z.
+    n_features_in_ : int
+        D, the number of visible units.
+    history_ : list of dict
+        One row for each pass over the data: size, mean z, reconstruction error, seconds and more.
+    best_epoch_ : int
+        The epoch that validation data chose; there only if ``fit`` was given some.
+    machine_ : Machine
+        The machine itself, in torch, for your own loops.
+    training_state_ : TrainingState
+        Where training stands: counters, optimiser, chains.
+
+    Examples
+    --------
+    >>> from irbm import RBMClassifier, data
+    >>> digits = data.load("digits")
+    >>> model = RBMClassifier(n_components=50, learning_rate=0.2, n_iter=20, random_state=0)
+    >>> model.fit(digits.train.X, digits.train.y).score(digits.test.X, digits.test.y) > 0.8
+    True
     """
 
     @classmethod
@@ -268,21 +369,107 @@ class RBMClassifier(FixedSize, _Classifier):
 class InfiniteRBMClassifier(Growing, _Classifier):
     """The discriminative infinite RBM (Dis-iRBM): a classifier that chooses its own size.
 
+    p(y | v) is exact. Methods of density models are there too, with y summed out.
+
     Parameters
     ----------
-    beta, penalty : float, "constant" or "softplus"
-        What a unit that takes part costs: beta ln 2, or beta softplus(c_i). beta must be > 1.
-    objective, alpha : "hybrid", "discriminative" or "generative", float
-        What is maximised: ln p(y | v) + alpha ln p(v, y), or its first part, or ln p(v, y).
-    label_max_norm : float or None
-        Bound on the norm of a row of label weights.
-    regroup, max_components
-        As for `InfiniteRBM`.
-    n_permutations : int or None
+    beta : float, default 1.01
+        How much a unit that takes part costs, by the rule of ``penalty``; must be > 1. Raise it, to 1.1, for a smaller
+        machine that grows more slowly.
+    penalty : "constant" or "softplus", default "constant"
+        The cost of unit i: beta ln 2, as in the paper's experiments, or beta softplus(c_i) with its bias c_i.
+    objective : "hybrid", "discriminative" or "generative", default "hybrid"
+        What is maximised: ln p(y | v) + alpha ln p(v, y), its first part, or ln p(v, y). Take "hybrid" or "generative"
+        to sample, or to predict from a part of the visibles.
+    alpha : float, default 0.005
+        Weight of the generative part of "hybrid". Raise it where examples are few: it keeps the machine from learning
+        them by heart.
+    label_max_norm : float or None, default 5.0
+        Bound on the norm of a unit's label weights; None: no bound.
+    regroup : "adaptive", float or None, default "adaptive"
+        How many hidden units are put in random order before each step: by the paper's schedule, a fraction of them
+        (below 0.8, or growth may run away), or none, which is the ordinary infinite RBM.
+    max_components : int or None, default None
+        Growth stops there. Set it to bound time and memory.
+    n_permutations : int or None, default None
         Predictions are averaged over so many random orders of the hidden units that training put in random order (the
-        same ones at each call); None: those of the order that training ended with.
-    learning_rate, ..., random_state
-        As for `RBM`.
+        same ones at each call); None: those of the order that training ended with. The paper takes 5; the cost is in
+        proportion.
+    learning_rate : float, default 0.05
+        The global rate of the updates. Lower it where training diverges or scores jump between epochs; raise it, to 0.1
+        or 0.2, where a small data set learns slowly.
+    batch_size : int, default 100
+        Examples a step. With fewer there are more steps in a pass, which helps where examples are few.
+    n_iter : int, default 50
+        Passes over the data. A thousand examples want a hundred and more.
+    gibbs_steps : int, default 10
+        Sweeps of the negative phase in each step. More bring the gradient nearer to the true one and cost time in
+        proportion.
+    persistent : bool, default True
+        Whether chains of the negative phase go on from step to step (PCD), or start at the examples (CD). The paper
+        takes PCD with 10 sweeps for MNIST, CD with 25 for CalTech.
+    n_chains : int or None, default None
+        How many persistent chains; None: as many as ``batch_size``. More make a less noisy gradient.
+    gradient : "expected" or "sampled", default "expected"
+        Whether z and y are summed out of the gradient (eq. 30 of the paper), or sampled (Algorithm 1 and eq. 29):
+        noisier, and there to be compared with.
+    optimizer : "adagrad", "constant" or "decay", default "adagrad"
+        The rule for the rate: by AdaGrad, the same for all parameters and steps, or falling as 1 / (1 + t / 1000) with
+        the step t.
+    momentum : bool, default False
+        Momentum that each unit raises from 0.5 to 0.9 in its first thousand updates. Meant for "constant" and "decay".
+    l1 : float, default 0.0001
+        Weight of the L1 penalty, which brings weights to exactly zero. More gives smaller machines with sparser
+        filters; the paper takes 0.001 for the 4,100 examples of CalTech.
+    l2 : float, default 0.0
+        Weight of the L2 penalty. L1 served the paper better.
+    max_norm : float or None, default 10.0
+        Bound on the norm of a unit's weights; None: no bound.
+    verbose : int, default 0
+        Not zero: show a progress bar.
+    binarize : float or None, default None
+        None: X must hold only 0 and 1. A number t maps X > t to 1.
+    device : str or None, default None
+        Where to compute, "cpu" or "cuda"; None takes the GPU where there is one.
+    random_state : int, RandomState or None, default None
+        The seed of everything random. Give a number to get the same model again.
+
+    Attributes
+    ----------
+    components_ : array (l, D)
+        The weights W; row i is column i of ``transform``.
+    intercept_hidden_ : array (l,)
+        The hidden biases c.
+    intercept_visible_ : array (D,)
+        The visible biases b.
+    label_components_ : array (l, C)
+        The label weights U.
+    intercept_label_ : array (C,)
+        The label biases d.
+    classes_ : array (C,)
+        The labels, in the order of every column over classes.
+    n_components_ : int
+        l, the number of hidden units with trained parameters.
+    effective_size_ : float
+        N_h, how many of them the data use: the mean over batches of the largest likeliest z.
+    n_features_in_ : int
+        D, the number of visible units.
+    history_ : list of dict
+        One row for each pass over the data: size, mean z, reconstruction error, seconds and more.
+    best_epoch_ : int
+        The epoch that validation data chose; there only if ``fit`` was given some.
+    machine_ : Machine
+        The machine itself, in torch, for your own loops.
+    training_state_ : TrainingState
+        Where training stands: counters, optimiser, chains.
+
+    Examples
+    --------
+    >>> from irbm import InfiniteRBMClassifier, data
+    >>> digits = data.load("digits")
+    >>> model = InfiniteRBMClassifier(learning_rate=0.2, n_iter=20, random_state=0)
+    >>> model.fit(digits.train.X, digits.train.y).score(digits.test.X, digits.test.y) > 0.8
+    True
     """
 
     n_permutations: int | None = None

@@ -31,11 +31,23 @@ class _Density(Trainable):
         callbacks: Sequence[Callback] = (),
         resume_from: str | Path | None = None,
     ) -> Self:
-        """Train on X, (n, D), from the start, or from a checkpoint that a `Checkpointer` wrote on the same X.
+        """Train from the start, or from a checkpoint.
 
-        With ``validation`` examples (m, D) the fitted machine is the one of the epoch with their highest mean
-        pseudo-log-likelihood, ``best_epoch_``; training ends once ``patience`` epochs in a row were no better (None:
-        never). ``callbacks`` are called between steps and epochs.
+        Parameters
+        ----------
+        X : array, CSR matrix or tensor (n, D)
+            The examples, of 0 and 1 unless ``binarize`` is set.
+        y : ignored
+            There for pipelines.
+        validation : array (m, D) or None
+            Other examples: the fitted machine is then the one of the epoch with their highest mean
+            pseudo-log-likelihood, ``best_epoch_``.
+        patience : int or None
+            Training ends once so many epochs in a row validated no better; None: never.
+        callbacks : sequence of Callback
+            Called between segments of steps and after epochs.
+        resume_from : path or None
+            A checkpoint that a `Checkpointer` wrote on the same X under the same settings.
         """
         self._check_settings()
         X = self._checked(X, reset=True)
@@ -75,9 +87,16 @@ class _PenalisedDensity(Penalised, _Density):
         penalty: str = "constant",
         order: ArrayLike | None = None,
     ) -> Self:
-        """A fitted estimator from arrays: weights (l, D), hidden_bias (l,), visible_bias (D,).
+        """A fitted estimator from arrays; float64 anywhere makes it a float64 machine.
 
-        ``order[k]`` is the row at position k; columns of results are positions.
+        Parameters
+        ----------
+        weights, hidden_bias, visible_bias : arrays (l, D), (l,), (D,)
+            W, c and b.
+        beta, penalty : float, str
+            As for the constructor.
+        order : array (l,) or None
+            ``order[k]`` is the row at position k; columns of results are positions. None: as they stand.
         """
         settings = {"beta": beta, "penalty": penalty} | cls._size_of(hidden_bias)
         return cls._from_arrays(settings, weights, hidden_bias, visible_bias, order)
@@ -87,30 +106,73 @@ class _PenalisedDensity(Penalised, _Density):
 class RBM(FixedSize, _Density):
     """The classic restricted Boltzmann machine, of a fixed size.
 
+    Every hidden unit takes part always. `InfiniteRBM` finds the size by itself.
+
     Parameters
     ----------
-    n_components : int
+    n_components : int, default 256
         The number of hidden units.
-    learning_rate, batch_size, n_iter : float, int, int
-        The global rate, examples a step, passes over the data.
-    gibbs_steps, persistent, n_chains : int, bool, int or None
-        Sweeps of the negative phase a step; from chains that persist (PCD), as many as ``batch_size`` where
-        ``n_chains`` is None, or from the examples (CD).
-    gradient : "expected" or "sampled"
-        Whether z (and for classifiers, y) is summed out of the gradient, or sampled as in the paper's Algorithm 1 and
-        eq. 29: right on average, and noisier.
-    optimizer, momentum : "adagrad", "constant" or "decay", bool
-        The rule for the rate; momentum that each unit raises from 0.5 to 0.9 with its own age.
-    l1, l2, max_norm : float, float, float or None
-        Weight of the L1 penalty (weights reach exactly zero) and the L2 penalty; bound on the norm of a row.
-    verbose : int
+    learning_rate : float, default 0.05
+        The global rate of the updates. Lower it where training diverges or scores jump between epochs; raise it, to 0.1
+        or 0.2, where a small data set learns slowly.
+    batch_size : int, default 100
+        Examples a step. With fewer there are more steps in a pass, which helps where examples are few.
+    n_iter : int, default 50
+        Passes over the data. A thousand examples want a hundred and more.
+    gibbs_steps : int, default 10
+        Sweeps of the negative phase in each step. More bring the gradient nearer to the true one and cost time in
+        proportion.
+    persistent : bool, default True
+        Whether chains of the negative phase go on from step to step (PCD), or start at the examples (CD). The paper
+        takes PCD with 10 sweeps for MNIST, CD with 25 for CalTech.
+    n_chains : int or None, default None
+        How many persistent chains; None: as many as ``batch_size``. More make a less noisy gradient.
+    gradient : "expected" or "sampled", default "expected"
+        Whether z is summed out of the gradient, or sampled as in the paper's Algorithm 1: right on average, and
+        noisier. There to be compared with.
+    optimizer : "adagrad", "constant" or "decay", default "adagrad"
+        The rule for the rate: by AdaGrad, the same for all parameters and steps, or falling as 1 / (1 + t / 1000) with
+        the step t.
+    momentum : bool, default False
+        Momentum that each unit raises from 0.5 to 0.9 in its first thousand updates. Meant for "constant" and "decay".
+    l1 : float, default 0.0001
+        Weight of the L1 penalty, which brings weights to exactly zero. More gives smaller machines with sparser
+        filters; the paper takes 0.001 for the 4,100 examples of CalTech.
+    l2 : float, default 0.0
+        Weight of the L2 penalty. L1 served the paper better.
+    max_norm : float or None, default 10.0
+        Bound on the norm of a unit's weights; None: no bound.
+    verbose : int, default 0
         Not zero: show a progress bar.
-    binarize : float or None
+    binarize : float or None, default None
         None: X must hold only 0 and 1. A number t maps X > t to 1.
-    device : str or None
+    device : str or None, default None
         Where to compute, "cpu" or "cuda"; None takes the GPU where there is one.
-    random_state : int, RandomState or None
-        The seed of everything random.
+    random_state : int, RandomState or None, default None
+        The seed of everything random. Give a number to get the same model again.
+
+    Attributes
+    ----------
+    components_ : array (l, D)
+        The weights W; row i is column i of ``transform``.
+    intercept_hidden_ : array (l,)
+        The hidden biases c.
+    intercept_visible_ : array (D,)
+        The visible biases b.
+    n_components_ : int
+        l, the number of hidden units with trained parameters.
+    effective_size_ : float
+        N_h, how many of them the data use: the mean over batches of the largest likeliest z.
+    n_features_in_ : int
+        D, the number of visible units.
+    history_ : list of dict
+        One row for each pass over the data: size, mean z, reconstruction error, seconds and more.
+    best_epoch_ : int
+        The epoch that validation data chose; there only if ``fit`` was given some.
+    machine_ : Machine
+        The machine itself, in torch, for your own loops.
+    training_state_ : TrainingState
+        Where training stands: counters, optimiser, chains.
 
     Examples
     --------
@@ -118,6 +180,12 @@ class RBM(FixedSize, _Density):
     >>> model = RBM.from_parameters([[1.0, -1.0]], [0.5], [0.0, 0.0])
     >>> model.log_partition().method
     'exact'
+
+    >>> from irbm import data
+    >>> digits = data.load("digits")
+    >>> model = RBM(n_components=30, n_iter=2, random_state=0).fit(digits.train.X)
+    >>> model.transform(digits.test.X).shape
+    (296, 30)
     """
 
     @classmethod
@@ -129,7 +197,15 @@ class RBM(FixedSize, _Density):
         *,
         order: ArrayLike | None = None,
     ) -> Self:
-        """A fitted estimator from arrays: weights (l, D), hidden_bias (l,), visible_bias (D,)."""
+        """A fitted estimator from arrays; float64 anywhere makes it a float64 machine.
+
+        Parameters
+        ----------
+        weights, hidden_bias, visible_bias : arrays (l, D), (l,), (D,)
+            W, c and b.
+        order : array (l,) or None
+            ``order[k]`` is the row at position k; columns of results are positions. None: as they stand.
+        """
         return cls._from_arrays(cls._size_of(hidden_bias), weights, hidden_bias, visible_bias, order)
 
 
@@ -137,14 +213,85 @@ class RBM(FixedSize, _Density):
 class OrderedRBM(_PenalisedDensity):
     """The ordered RBM: each example uses the first z of the hidden units, z in 1..n_components.
 
+    Between the classic RBM and the infinite one: z varies, and the size is chosen.
+
     Parameters
     ----------
-    n_components : int
+    n_components : int, default 256
         The number of hidden units.
-    beta, penalty : float, "constant" or "softplus"
-        What a unit that takes part costs: beta ln 2, or beta softplus(c_i).
-    learning_rate, ..., random_state
-        As for `RBM`.
+    beta : float, default 1.01
+        How much a unit that takes part costs, by the rule of ``penalty``. Raise it for smaller z.
+    penalty : "constant" or "softplus", default "constant"
+        The cost of unit i: beta ln 2, as in the paper's experiments, or beta softplus(c_i) with its bias c_i.
+    learning_rate : float, default 0.05
+        The global rate of the updates. Lower it where training diverges or scores jump between epochs; raise it, to 0.1
+        or 0.2, where a small data set learns slowly.
+    batch_size : int, default 100
+        Examples a step. With fewer there are more steps in a pass, which helps where examples are few.
+    n_iter : int, default 50
+        Passes over the data. A thousand examples want a hundred and more.
+    gibbs_steps : int, default 10
+        Sweeps of the negative phase in each step. More bring the gradient nearer to the true one and cost time in
+        proportion.
+    persistent : bool, default True
+        Whether chains of the negative phase go on from step to step (PCD), or start at the examples (CD). The paper
+        takes PCD with 10 sweeps for MNIST, CD with 25 for CalTech.
+    n_chains : int or None, default None
+        How many persistent chains; None: as many as ``batch_size``. More make a less noisy gradient.
+    gradient : "expected" or "sampled", default "expected"
+        Whether z is summed out of the gradient, or sampled as in the paper's Algorithm 1: right on average, and
+        noisier. There to be compared with.
+    optimizer : "adagrad", "constant" or "decay", default "adagrad"
+        The rule for the rate: by AdaGrad, the same for all parameters and steps, or falling as 1 / (1 + t / 1000) with
+        the step t.
+    momentum : bool, default False
+        Momentum that each unit raises from 0.5 to 0.9 in its first thousand updates. Meant for "constant" and "decay".
+    l1 : float, default 0.0001
+        Weight of the L1 penalty, which brings weights to exactly zero. More gives smaller machines with sparser
+        filters; the paper takes 0.001 for the 4,100 examples of CalTech.
+    l2 : float, default 0.0
+        Weight of the L2 penalty. L1 served the paper better.
+    max_norm : float or None, default 10.0
+        Bound on the norm of a unit's weights; None: no bound.
+    verbose : int, default 0
+        Not zero: show a progress bar.
+    binarize : float or None, default None
+        None: X must hold only 0 and 1. A number t maps X > t to 1.
+    device : str or None, default None
+        Where to compute, "cpu" or "cuda"; None takes the GPU where there is one.
+    random_state : int, RandomState or None, default None
+        The seed of everything random. Give a number to get the same model again.
+
+    Attributes
+    ----------
+    components_ : array (l, D)
+        The weights W; row i is column i of ``transform``.
+    intercept_hidden_ : array (l,)
+        The hidden biases c.
+    intercept_visible_ : array (D,)
+        The visible biases b.
+    n_components_ : int
+        l, the number of hidden units with trained parameters.
+    effective_size_ : float
+        N_h, how many of them the data use: the mean over batches of the largest likeliest z.
+    n_features_in_ : int
+        D, the number of visible units.
+    history_ : list of dict
+        One row for each pass over the data: size, mean z, reconstruction error, seconds and more.
+    best_epoch_ : int
+        The epoch that validation data chose; there only if ``fit`` was given some.
+    machine_ : Machine
+        The machine itself, in torch, for your own loops.
+    training_state_ : TrainingState
+        Where training stands: counters, optimiser, chains.
+
+    Examples
+    --------
+    >>> from irbm import OrderedRBM, data
+    >>> digits = data.load("digits")
+    >>> model = OrderedRBM(n_components=30, n_iter=2, random_state=0).fit(digits.train.X)
+    >>> model.log_prob_z(digits.test.X).shape
+    (296, 30)
     """
 
     n_components: int = 256
@@ -160,17 +307,82 @@ class OrderedRBM(_PenalisedDensity):
 class InfiniteRBM(Growing, _PenalisedDensity):
     """The infinite RBM: it chooses its own size.
 
+    Training starts from one hidden unit and adds one whenever an example and a sample of the model both reach beyond
+    the last. Before each step units are put in random order, so that each learns a feature of its own.
+
     Parameters
     ----------
-    beta, penalty : float, "constant" or "softplus"
-        What a unit that takes part costs: beta ln 2, or beta softplus(c_i). beta must be > 1.
-    regroup : "adaptive", float or None
-        How many hidden units are put in random order before each step: the paper's schedule, a fraction of them,
-        or none (the ordinary infinite RBM).
-    max_components : int or None
-        Growth stops there.
-    learning_rate, ..., random_state
-        As for `RBM`.
+    beta : float, default 1.01
+        How much a unit that takes part costs, by the rule of ``penalty``; must be > 1. Raise it, to 1.1, for a smaller
+        machine that grows more slowly.
+    penalty : "constant" or "softplus", default "constant"
+        The cost of unit i: beta ln 2, as in the paper's experiments, or beta softplus(c_i) with its bias c_i.
+    regroup : "adaptive", float or None, default "adaptive"
+        How many hidden units are put in random order before each step: by the paper's schedule, a fraction of them
+        (below 0.8, or growth may run away), or none, which is the ordinary infinite RBM.
+    max_components : int or None, default None
+        Growth stops there. Set it to bound time and memory.
+    learning_rate : float, default 0.05
+        The global rate of the updates. Lower it where training diverges or scores jump between epochs; raise it, to 0.1
+        or 0.2, where a small data set learns slowly.
+    batch_size : int, default 100
+        Examples a step. With fewer there are more steps in a pass, which helps where examples are few.
+    n_iter : int, default 50
+        Passes over the data. A thousand examples want a hundred and more.
+    gibbs_steps : int, default 10
+        Sweeps of the negative phase in each step. More bring the gradient nearer to the true one and cost time in
+        proportion.
+    persistent : bool, default True
+        Whether chains of the negative phase go on from step to step (PCD), or start at the examples (CD). The paper
+        takes PCD with 10 sweeps for MNIST, CD with 25 for CalTech.
+    n_chains : int or None, default None
+        How many persistent chains; None: as many as ``batch_size``. More make a less noisy gradient.
+    gradient : "expected" or "sampled", default "expected"
+        Whether z is summed out of the gradient, or sampled as in the paper's Algorithm 1: right on average, and
+        noisier. There to be compared with.
+    optimizer : "adagrad", "constant" or "decay", default "adagrad"
+        The rule for the rate: by AdaGrad, the same for all parameters and steps, or falling as 1 / (1 + t / 1000) with
+        the step t.
+    momentum : bool, default False
+        Momentum that each unit raises from 0.5 to 0.9 in its first thousand updates. Meant for "constant" and "decay".
+    l1 : float, default 0.0001
+        Weight of the L1 penalty, which brings weights to exactly zero. More gives smaller machines with sparser
+        filters; the paper takes 0.001 for the 4,100 examples of CalTech.
+    l2 : float, default 0.0
+        Weight of the L2 penalty. L1 served the paper better.
+    max_norm : float or None, default 10.0
+        Bound on the norm of a unit's weights; None: no bound.
+    verbose : int, default 0
+        Not zero: show a progress bar.
+    binarize : float or None, default None
+        None: X must hold only 0 and 1. A number t maps X > t to 1.
+    device : str or None, default None
+        Where to compute, "cpu" or "cuda"; None takes the GPU where there is one.
+    random_state : int, RandomState or None, default None
+        The seed of everything random. Give a number to get the same model again.
+
+    Attributes
+    ----------
+    components_ : array (l, D)
+        The weights W; row i is column i of ``transform``.
+    intercept_hidden_ : array (l,)
+        The hidden biases c.
+    intercept_visible_ : array (D,)
+        The visible biases b.
+    n_components_ : int
+        l, the number of hidden units with trained parameters.
+    effective_size_ : float
+        N_h, how many of them the data use: the mean over batches of the largest likeliest z.
+    n_features_in_ : int
+        D, the number of visible units.
+    history_ : list of dict
+        One row for each pass over the data: size, mean z, reconstruction error, seconds and more.
+    best_epoch_ : int
+        The epoch that validation data chose; there only if ``fit`` was given some.
+    machine_ : Machine
+        The machine itself, in torch, for your own loops.
+    training_state_ : TrainingState
+        Where training stands: counters, optimiser, chains.
 
     Examples
     --------
@@ -194,7 +406,16 @@ class InfiniteRBM(Growing, _PenalisedDensity):
     ) -> AveragedLikelihood:
         """The mean of ln p(v) with p(v) averaged over random orders of the units, each with an ln Z of its own. Eq. 34.
 
-        ``regrouped`` units change places; None: as many as in the pass of training that the machine comes from.
+        Parameters
+        ----------
+        X : array (n, D)
+            The examples to judge by.
+        n_permutations : int
+            How many orders.
+        regrouped : int or None
+            So many units change places; None: as many as in the pass of training that the machine comes from.
+        data, random_state, tol, budget
+            As for ``log_partition``.
         """
         check_count("n_permutations", n_permutations)
         m = self._report().regrouped if regrouped is None else regrouped

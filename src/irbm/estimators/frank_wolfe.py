@@ -25,23 +25,52 @@ class FrankWolfeRBM(Boltzmann):
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, default 256
         How many hidden units ``fit`` adds.
-    n_iter : int or None
+    n_iter : int or None, default None
         Steps of ``fit``, one unit each, where they are to be fewer than ``n_components``.
-    inner : "unit" or "linear"
+    inner : "unit" or "linear", default "unit"
         What the new unit maximises: the likelihood of the machine with it, or its linear approximation as in the
         Frank-Wolfe method proper, which needs a larger ``l2``.
-    inner_steps, n_starts, learning_rate : int, int, float
-        Steps of ascent for each unit, each over all examples; how many starts, of which the best is taken; the rate.
-    l2 : float
-        Weight of the L2 penalty on a new unit's weights.
-    gibbs_steps, n_chains : int, int
-        Sweeps of the persistent chains after each unit, which the visible biases follow; how many chains.
-    verbose : int
+    inner_steps : int, default 100
+        Steps of ascent for each unit, each over all examples. Fewer are quicker and find poorer units.
+    n_starts : int, default 8
+        From how many starts a unit is sought, of which the best is taken.
+    learning_rate : float, default 0.05
+        The rate of the ascent.
+    l2 : float, default 0.03
+        Weight of the L2 penalty on a new unit's weights. Digits want less: 0.01.
+    gibbs_steps : int, default 20
+        Sweeps of the persistent chains after each unit, which the visible biases follow.
+    n_chains : int, default 1000
+        How many persistent chains.
+    verbose : int, default 0
         Not zero: show a progress bar.
-    binarize, device, random_state
-        As for `RBM`.
+    binarize : float or None, default None
+        None: X must hold only 0 and 1. A number t maps X > t to 1.
+    device : str or None, default None
+        Where to compute, "cpu" or "cuda"; None takes the GPU where there is one.
+    random_state : int, RandomState or None, default None
+        The seed of everything random. Give a number to get the same model again.
+
+    Attributes
+    ----------
+    components_ : array (l, D)
+        The weights W; row i is column i of ``transform``.
+    intercept_hidden_ : array (l,)
+        The hidden biases c.
+    intercept_visible_ : array (D,)
+        The visible biases b.
+    n_components_ : int
+        l, the number of hidden units with trained parameters.
+    effective_size_ : float
+        l: every unit takes part always.
+    n_features_in_ : int
+        D, the number of visible units.
+    history_ : list of dict
+        One row for each unit: its estimated gain, its norm, and how far the estimate can be believed.
+    machine_ : Machine
+        The machine itself, in torch, for your own loops.
 
     Examples
     --------
@@ -161,7 +190,7 @@ class FrankWolfeRBM(Boltzmann):
         *,
         order: ArrayLike | None = None,
     ) -> Self:
-        """A fitted estimator from arrays: weights (l, D), hidden_bias (l,), visible_bias (D,)."""
+        """A fitted estimator from arrays: weights (l, D), hidden_bias (l,), visible_bias (D,); see `RBM`."""
         model = cls._from_arrays({}, weights, hidden_bias, visible_bias, order)
         model.n_components = model.n_components_
         return model

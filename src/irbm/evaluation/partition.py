@@ -35,7 +35,27 @@ class Trial:
 
 @dataclass(frozen=True)
 class LogPartition:
-    """An estimate of ln Z, and how far it may be believed."""
+    """An estimate of ln Z, and how far it may be believed.
+
+    Attributes
+    ----------
+    value : float
+        The estimate, in nats.
+    stderr : float
+        Its standard error; 0 where it is exact.
+    lower, upper : float, float
+        The bracket: forward estimates are lower bounds in expectation; reverse ones are evidence of an upper bound.
+    ess : float
+        The effective sample size of the best forward estimate: how many chains share the weight.
+    reliable : bool
+        The verdict. Do not quote a likelihood from an estimate where it is False.
+    reason : str
+        Why, and what was tried.
+    method : str
+        "exact" or "ais".
+    trials : tuple of Trial
+        Every annealing run on the way; none where ln Z is exact.
+    """
 
     value: float
     stderr: float

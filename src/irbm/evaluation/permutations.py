@@ -18,7 +18,18 @@ ROWS = 1000
 class AveragedLikelihood:
     """The mean over examples of ln 1/N sum_n p(v | order n), with the bracket that those of ln Z leave.
 
-    ``stderr`` is the standard error, over the orders, of each order's own mean log-likelihood.
+    Attributes
+    ----------
+    value : float
+        The mean log-likelihood of an example, in nats.
+    stderr : float
+        The standard error, over the orders, of each order's own mean log-likelihood.
+    lower, upper : float, float
+        The bracket.
+    reliable : bool
+        Whether every order's ln Z is.
+    n_permutations, regrouped : int, int
+        How many orders, of how many units.
     """
 
     value: float

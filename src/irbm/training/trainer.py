@@ -69,12 +69,34 @@ class Row:
 
 @dataclass(frozen=True)
 class Report(Row):
-    """One epoch, in figures."""
+    """One epoch, in figures.
 
-    epoch: int  # passes over the data, this one included
+    Attributes
+    ----------
+    epoch, step : int, int
+        Passes over the data and updates so far, this epoch's included.
+    n_components : int
+        l at its end.
+    regrouped : int
+        M_t at its end: how many units were put in random order before a step.
+    mean_z : float
+        The mean over the examples of the likeliest z.
+    effective_size : float
+        N_h: the mean over batches of the largest likeliest z.
+    learning_rate : float
+        The global rate at its end.
+    reconstruction_error : float
+        Mean absolute difference of the last batch's visibles from their reconstruction.
+    seconds : float
+        How long it took.
+    validation_score : float or None
+        By a callback; larger is better.
+    """
+
+    epoch: int 
     step: int
     n_components: int  # l
-    regrouped: int  # M_t at the end
+    regrouped: int 
     mean_z: float  # mean over the examples of argmax p(z | v), eq. 33 of sec. 4.1
     effective_size: float  # N_h, eq. 33 of sec. 3.3
     learning_rate: float
@@ -121,8 +143,18 @@ class TrainingState:
 class Trainer:
     """Trains a machine on binary examples; iterate over it for one `Report` an epoch.
 
-    ``X`` (n, D) and ``y`` (n,) are tensors on any device; X may be uint8 or bool. ``state`` may come from an earlier
-    run; ``n_iter`` counts the epochs of both.
+    Parameters
+    ----------
+    state : TrainingState
+        Where to start; it changes. It may come from an earlier run.
+    X, y : tensors (n, D) and (n,), or no y
+        The examples, on any device; X may be uint8 or bool, y holds classes from 0.
+    settings : Settings
+        How to train.
+    callbacks : sequence of Callback
+        Called between segments of steps and after epochs.
+    n_iter : int or None
+        Passes over the data, those of earlier runs of the state included; None: as many as the settings say.
     """
 
     def __init__(
