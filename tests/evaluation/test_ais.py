@@ -23,7 +23,7 @@ from machines import DEPTHS, as_machine, random_small
 @pytest.fixture(autouse=True)
 def modest_effort(monkeypatch):
     """Small machines need few chains and points."""
-    for name, value in {"CHAINS": 100, "FIRST_POINTS": 150, "SWEEPS": 50, "TEMPERED": 10}.items():
+    for name, value in {"CHAINS": 100, "FIRST_POINTS": 150, "SWEEPS": 50, "LADDER": 10}.items():
         monkeypatch.setattr(record, name, value)
 
 
@@ -153,11 +153,11 @@ def test_a_trap_for_free_z_is_seen():
     """Free z stays with the noise and flatters the likelihood by many nats; the estimate of record must not."""
     machine = noise_trap()
     exact = partition.exact(machine).value
-    free = Path("naive", machine, modes.single_base(torch.full((16,), 0.5, dtype=torch.float64)))
+    free = Path("naive", machine, modes.mixture(torch.full((1, 16), 0.5, dtype=torch.float64)))
     noise = uniform_noise(0, dtype=torch.float64)
     naive = ais.forward(free, torch.linspace(0, 1, 200, dtype=torch.float64), 50, noise)
     assert naive.value < exact - 5
-    found = estimate(machine, seed=0, budget=600)
+    found = estimate(machine, seed=0, budget=1200)
     assert found.reliable
     assert found.lower <= exact <= found.upper
 
@@ -167,26 +167,83 @@ def test_disagreement_is_not_reliable():
     schedule = torch.linspace(0, 1, 4, dtype=torch.float64)
     low = ais.forward(path, schedule, 100, uniform_noise(0, dtype=torch.float64))
     shifted = replace(low, value=low.value + 3.0)
-    found = verdict([Round(4, 100, [low], [("chains", shifted)], 0.5)], 0.1, ["test"])
+    found = verdict([Round(4, 100, [low], [("chains", shifted)], 0.5, low.states.v_BD)], ["test"])
     assert not found.reliable
     assert "nats apart" in found.reason
     assert found.lower < low.value < shifted.value < found.upper
 
 
-def test_an_earlier_larger_forward_value_is_believed_and_doubted():
+def a_round(n_points, forward, reverse):
+    """A round with these values; each a number, or (value, standard error, effective sample size)."""
     _, path = path_of("infinite")
     schedule = torch.linspace(0, 1, 4, dtype=torch.float64)
     one = ais.forward(path, schedule, 100, uniform_noise(0, dtype=torch.float64))
 
-    def at(value):
-        return replace(one, value=value, stderr=0.01, ess=90.0)
+    def at(said):
+        value, stderr, ess = said if isinstance(said, tuple) else (said, 0.01, 90.0)
+        return replace(one, n_points=n_points, value=value, stderr=stderr, ess=ess)
 
-    early = Round(4, 100, [at(100.0)], [("chains", at(101.0))], 0.5)
-    late = Round(8, 100, [at(90.0)], [("chains", at(90.1))], 0.5)
-    found = verdict([early, late], 0.1, ["test"])
+    return Round(n_points, 100, [at(v) for v in forward], [("chains", at(v)) for v in reverse], 0.5, one.states.v_BD)
+
+
+def test_an_earlier_larger_forward_value_is_believed_and_doubted():
+    found = verdict([a_round(4, [100.0], [101.0]), a_round(8, [90.0], [90.1])], ["test"])
     assert found.value == 100.0
     assert found.lower <= found.value <= found.upper
     assert not found.reliable
+
+
+def test_the_largest_forward_value_is_believed_whatever_its_path_and_length():
+    found = verdict([a_round(4, [100.02, 99.9], [100.1]), a_round(8, [99.95, 99.99], [100.05])], ["test"])
+    assert found.value == 100.02
+    assert found.lower == pytest.approx(100.02 - record.ERRORS * 0.01)
+    assert found.reliable
+
+
+def test_a_value_of_a_handful_of_chains_is_not_believed_but_bounds_ln_z():
+    """Among 4 values the largest is more than ln(4 / 0.05) = 4.4 nats above ln Z in one of twenty cases at most."""
+    rounds = [a_round(4, [103.0, 99.9], [100.1]), a_round(8, [(0.0, 1.0, 1.0), 99.99], [100.05])]
+    few = replace(rounds[0].forward[0], ess=1.1, stderr=0.9)
+    found = verdict([replace(rounds[0], forward=[few, *rounds[0].forward[1:]]), rounds[1]], ["test"])
+    assert found.value == 99.99
+    assert found.reliable
+    much = replace(few, value=106.0)
+    found = verdict([replace(rounds[0], forward=[much, *rounds[0].forward[1:]]), rounds[1]], ["test"])
+    assert not found.reliable
+    assert "a few chains" in found.reason
+    assert found.upper == pytest.approx(106.0 - math.log(4 / 0.05))
+
+
+@pytest.mark.parametrize("families", [None, torch.arange(40)])
+def test_standard_errors_of_chains_are_those_of_their_mean(families):
+    log_w = torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    w = log_w.exp()
+    stderr, n = ais._stderr(log_w, families)
+    assert n == 40
+    assert stderr == pytest.approx(float(w.std() / w.mean() / math.sqrt(40)), rel=1e-12)
+
+
+def test_standard_errors_of_copies_are_those_of_the_originals():
+    """Twice the same weights say no more than once; in families, they do not pretend to."""
+    log_w = torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    once, n = ais._stderr(log_w, None)
+    twice, families = ais._stderr(log_w.repeat(5), torch.arange(40).repeat(5))
+    assert (n, families) == (40, 40)
+    assert twice == pytest.approx(once, rel=1e-12)
+    assert ais._stderr(log_w.repeat(5), None)[0] < 0.5 * once
+
+
+def test_standard_errors_of_sticky_chains_cover_what_repeats_show():
+    """Means over correlated samples of 20 chains, again and again: their spread is what families say."""
+    generator = torch.Generator().manual_seed(2)
+    family = torch.arange(20).repeat_interleave(30)
+    logs = torch.randn(400, 20, 1, dtype=torch.float64, generator=generator)
+    logs = 0.3 * (logs + 0.5 * torch.randn(400, 20, 30, dtype=torch.float64, generator=generator))
+    rows = logs.flatten(1)
+    spread = float((torch.logsumexp(rows, 1)).std())
+    said = torch.tensor([ais._stderr(row, family)[0] for row in rows])
+    assert float(said.mean()) == pytest.approx(spread, rel=0.1)
+    assert ais._stderr(rows[0], None)[0] < 0.5 * spread
 
 
 # -- the estimators' log_partition --------------------------------------------------------------------------

@@ -21,7 +21,7 @@ def rows():
     """Every second of one machine of each kind and depth: ten in all."""
     before = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"CHAINS": 100, "FIRST_POINTS": 150, "SWEEPS": 50, "TEMPERED": 10}.items():
+        for name, value in {"CHAINS": 100, "FIRST_POINTS": 150, "SWEEPS": 50, "LADDER": 10}.items():
             patch.setattr(record, name, value)
         machines = islice(known.machines(KINDS, per_kind=1), 0, None, 2)
         yield [judge(one, seed, "cpu", BUDGET) for seed, one in enumerate(machines)]

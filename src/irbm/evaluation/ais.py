@@ -44,10 +44,13 @@ def forward(path: Path, schedule: Tensor, n_chains: int, noise: Noise) -> Estima
     return _estimate(path, len(schedule), path.log_start() + _log_mean(log_w_B), log_w_B, ends, better)
 
 
-def reverse(path: Path, schedule: Tensor, states: States, noise: Noise) -> Estimate:
-    """From samples of the machine back to the path's start."""
+def reverse(path: Path, schedule: Tensor, states: States, noise: Noise, family_B: Tensor | None = None) -> Estimate:
+    """From samples of the machine back to the path's start.
+
+    Samples of one ``family_B`` come from the same chain: only families are independent of each other.
+    """
     log_w_B, ends, _ = _anneal(path, schedule.flip(0), states, noise)
-    return _estimate(path, len(schedule), path.log_start() - _log_mean(log_w_B), log_w_B, ends)
+    return _estimate(path, len(schedule), path.log_start() - _log_mean(log_w_B), log_w_B, ends, family_B=family_B)
 
 
 def _anneal(path: Path, schedule: Tensor, states: States, noise: Noise) -> tuple[Tensor, States, Tensor]:
@@ -145,12 +148,30 @@ def schedule_from(density: Tensor, n_points: int) -> Tensor:
 
 
 def _estimate(
-    path: Path, n_points: int, value: float, log_w_B: Tensor, ends: States, better: Path | None = None
+    path: Path,
+    n_points: int,
+    value: float,
+    log_w_B: Tensor,
+    ends: States,
+    better: Path | None = None,
+    family_B: Tensor | None = None,
 ) -> Estimate:
-    w_B = torch.softmax(log_w_B, dim=0)
-    n = len(w_B)
-    stderr = float(w_B.std() * n / math.sqrt(n)) if n > 1 else math.inf
-    return Estimate(path.name, n_points, value, stderr, float(1 / (w_B**2).sum()), ends, log_w_B, better or path)
+    stderr, n_families = _stderr(log_w_B, family_B)
+    ess = 1 / (stderr**2 * (1 - 1 / max(n_families, 2)) + 1 / n_families)
+    return Estimate(path.name, n_points, value, stderr, ess, ends, log_w_B, better or path)
+
+
+def _stderr(log_w_B: Tensor, family_B: Tensor | None) -> tuple[float, int]:
+    """The standard error of the log of the mean weight, from the sums over each family, and how many there are."""
+    n = len(log_w_B)
+    off_B = n * torch.softmax(log_w_B, dim=0) - 1
+    if family_B is not None:
+        distinct_F, which_B = torch.unique(family_B, return_inverse=True)
+        off_B = off_B.new_zeros(len(distinct_F)).index_add_(0, which_B, off_B)
+    families = len(off_B)
+    if families == 1:
+        return 1.0, 1  # as of many weights of which one is all that counts
+    return float((off_B**2).sum().sqrt()) / n * math.sqrt(families / (families - 1)), families
 
 
 def _log_mean(log_w_B: Tensor) -> float:

@@ -1,9 +1,10 @@
 """The estimate of record of ln Z: the largest forward value of several paths against reverse ones, and a verdict."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from rich.console import Console
@@ -21,16 +22,18 @@ from irbm.ops.noise import Noise, uniform_noise
 CHAINS = 400
 FIRST_POINTS = 500
 DEFAULT_BUDGET = 8000  # points of the longest schedule with CHAINS chains, or as much work with more of them
+REFITS = 2  # rounds after which samples of the machine make new parts of the base
 ENOUGH_ESS = 1 / 3  # of the chains: from there on doubling them is worth more than doubling the points
+WORTH = 1.5  # by how much doubling the points must have bettered things to be done again
 KEPT_PATHS = 2  # that go on to longer schedules
 PULL = 1.0  # of the mean penalty: no unit can be worth leaving out
 ERRORS = 4.0  # standard errors on either side of an estimate; the value is the best of several
 LEAST_ESS = 20.0
+CHANCE = 0.05  # that the largest of all forward values is as far above ln Z as the bracket allows
 FLOAT32_ROUNDING = 2.0**-24
 FOR_STEPS = 0  # the last part of a key, which steps count on from
 RELIABLE_WIDTH = 0.5
-LADDER = 16
-TEMPERED = 25  # chains of each point of the ladder
+LADDER = 16  # points; as many chains at each as make the others' number in all
 SWEEPS = 200
 
 
@@ -43,10 +46,31 @@ class Round:
     forward: list[Estimate]
     reverse: list[tuple[str, Estimate]]
     swap_rate: float
+    samples_BD: Tensor  # of the machine, as far as they can be had
 
     @property
     def best(self) -> Estimate:
         return max(self.forward, key=_floor)
+
+    @property
+    def effective(self) -> float:
+        """The share of the best path's chains that count."""
+        return self.best.ess / self.n_chains
+
+    @property
+    def precise(self) -> Estimate:
+        """The reverse value of the most independent chains."""
+        return max((e for _, e in self.reverse), key=lambda e: e.ess)
+
+    @property
+    def gap(self) -> float:
+        """How far apart the two sides are."""
+        return abs(self.precise.value - self.best.value)
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether they are further apart than their errors explain."""
+        return self.gap > 2 * math.hypot(self.precise.stderr, self.best.stderr)
 
     @property
     def lower(self) -> float:
@@ -54,7 +78,9 @@ class Round:
 
     @property
     def upper(self) -> float:
-        return max(e.value + ERRORS * e.stderr for e in [self.best, *(e for _, e in self.reverse)])
+        """What the most precise value of each side allows, or more where another kind of start says more."""
+        allowed = [e.value + ERRORS * e.stderr for e in (self.best, self.precise)]
+        return max(allowed + [e.value + e.stderr for _, e in self.reverse])
 
 
 def _floor(estimate: Estimate) -> float:
@@ -109,7 +135,8 @@ def _estimate(
     with Progress(transient=True, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("ln Z: looking for modes", total=math.log2(most / n_points) + 2)
         found_BD = modes.hunt(machine, means_D, examples, noise)
-        pilots = [ais.pilot(path, noise) for path in ensemble(machine, found_BD, means_D, seed)]
+        means_D = found_BD.mean(0) if means_D is None else means_D.to(machine.weights)
+        pilots = [ais.pilot(path, noise) for path in ensemble(machine, [found_BD], means_D, seed)]
         tried = [p.path.name for p in pilots]
         pilots = sorted(pilots, key=lambda p: p.estimate.value - p.estimate.stderr, reverse=True)[:KEPT_PATHS]
         bar.update(task, advance=1)
@@ -118,20 +145,37 @@ def _estimate(
             bar.update(task, advance=1, description=f"ln Z in [{rounds[-1].lower:.2f}, {rounds[-1].upper:.2f}]")
             if rounds[-1].upper - rounds[-1].lower <= tol:
                 break
-            better = {e.path: e.better for e in rounds[-1].forward}
-            pilots = [p._replace(path=better[p.path.name]) for p in pilots]
-            if rounds[-1].best.ess < ENOUGH_ESS * n_chains:
+            if len(rounds) <= REFITS:
+                kept = {p.path.name for p in pilots}
+                paths = ensemble(machine, [found_BD, rounds[-1].samples_BD], means_D, seed)
+                pilots = [ais.pilot(path, noise) for path in paths if path.name in kept]
+            else:
+                better = {e.path: e.better for e in rounds[-1].forward}
+                pilots = [p._replace(path=better[p.path.name]) for p in pilots]
+            if _longer_pays(rounds):
                 n_points *= 2
-            else:  # what is left are modes too far apart to mix: only more chains help
+            else:
                 n_chains *= 2
-    return verdict(rounds, tol, tried)
+    return verdict(rounds, tried)
 
 
-def ensemble(machine: Machine, found_BD: Tensor, means_D: Tensor | None, seed: int) -> list[Path]:
-    """Different ways to the same machine: two bases, z free or held deep."""
-    mixture = modes.base_of(found_BD, seed)
-    single = modes.single_base((found_BD.mean(0) if means_D is None else means_D).to(machine.weights))
-    ways = [("clusters", mixture), ("means", single)]
+def _longer_pays(rounds: list[Round]) -> bool:
+    """Whether to double the points rather than the chains.
+
+    Points where few chains count, or the two sides differ by more than their errors; but not twice in a row where
+    that has brought little: what is left then are modes too far apart for a path of any length to join.
+    """
+    *before, last = rounds
+    if last.effective >= ENOUGH_ESS and not last.is_apart:
+        return False
+    if not before or last.n_points == before[-1].n_points:
+        return True
+    return last.effective > WORTH * before[-1].effective or (last.is_apart and WORTH * last.gap < before[-1].gap)
+
+
+def ensemble(machine: Machine, sets: Sequence[Tensor], means_D: Tensor, seed: int) -> list[Path]:
+    """Different ways to the same machine: a base of clusters of states or of means, z free or held deep."""
+    ways = [("clusters", modes.base_of(machine, sets, seed)), ("means", modes.mixture(means_D[None]))]
     free = [Path(f"base of {name}", machine, base) for name, base in ways]
     if isinstance(machine.depth, Fixed):
         return free
@@ -145,29 +189,41 @@ def _round(pilots: list[Pilot], n_points: int, n_chains: int, examples: Tensor |
     forward = [ais.forward(p.path, schedules[p.path.name], n_chains, noise) for p in pilots]
     best = max(forward, key=_floor)
     path, density, _ = next(p for p in pilots if p.path.name == best.path)
-    ladder = ais.schedule_from(density, LADDER)
-    tempered = temper(path, ladder, _resampled(path, best, TEMPERED, noise), SWEEPS, n_chains, noise)
-    starts = {"chains": _mixed(path, _resampled(path, best, n_chains, noise), noise), "tempering": tempered.states}
+    chains, ladders = _resampled(path, best, n_chains, noise), _resampled(path, best, n_chains // LADDER, noise)
+    tempered = temper(path, ais.schedule_from(density, LADDER), ladders.states, SWEEPS, n_chains, noise)
+    starts = {
+        "chains": Starts(_mixed(path, chains.states, noise), chains.family_B),
+        "tempering": Starts(tempered.states, ladders.family_B[tempered.column_B]),
+    }
     if examples is not None:
-        starts["examples"] = _mixed(path, _from_examples(path, examples, n_chains, noise), noise)
+        some = _from_examples(path, examples, n_chains, noise)
+        starts["examples"] = Starts(_mixed(path, some.states, noise), some.family_B)
     schedule = schedules[path.name]
-    reverse = [(name, ais.reverse(path, schedule, states, noise)) for name, states in starts.items()]
-    return Round(n_points, n_chains, forward, reverse, float(tempered.swap_rates.min()))
+    reverse = [(name, ais.reverse(path, schedule, s.states, noise, s.family_B)) for name, s in starts.items()]
+    samples_BD = torch.cat([starts[name].states.v_BD for name in ("chains", "tempering")])
+    return Round(n_points, n_chains, forward, reverse, float(tempered.swap_rates.min()), samples_BD)
 
 
-def _resampled(path: Path, estimate: Estimate, n: int, noise: Noise) -> States:
-    """Chains drawn by their weights: about the machine's own distribution."""
+class Starts(NamedTuple):
+    """States to go back from, and which of them have a parent in common."""
+
+    states: States
+    family_B: Tensor
+
+
+def _resampled(path: Path, estimate: Estimate, n: int, noise: Noise) -> Starts:
+    """Chains drawn by their weights, at even steps of the sum: about the machine's own distribution."""
     cdf = torch.softmax(estimate.log_weights, dim=0).cumsum(0)
-    rows = torch.searchsorted(cdf, noise(n).double()).clamp(max=len(cdf) - 1)
-    return path.states(estimate.states.v_BD[rows], _at(estimate.states.y_B, rows))
+    steps_B = (torch.arange(n, dtype=torch.float64, device=cdf.device) + noise(1).double()) / n
+    rows = torch.searchsorted(cdf, steps_B).clamp(max=len(cdf) - 1)
+    return Starts(path.states(estimate.states.v_BD[rows], _at(estimate.states.y_B, rows)), rows)
 
 
-def _from_examples(path: Path, examples: Tensor, n: int, noise: Noise) -> States:
+def _from_examples(path: Path, examples: Tensor, n: int, noise: Noise) -> Starts:
     rows = (noise(n) * len(examples)).long().clamp(max=len(examples) - 1)
     v_BD = examples[rows.to(examples.device)].to(path.machine.weights)
-    if not path.machine.n_classes:
-        return path.states(v_BD, None)
-    return path.states(v_BD, path.machine.log_prob_y(v_BD).argmax(1))
+    y_B = path.machine.log_prob_y(v_BD).argmax(1) if path.machine.n_classes else None
+    return Starts(path.states(v_BD, y_B), rows)
 
 
 def _mixed(path: Path, states: States, noise: Noise) -> States:
@@ -180,24 +236,27 @@ def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:
     return None if y_B is None else y_B[rows]
 
 
-def verdict(rounds: list[Round], tol: float, paths: list[str]) -> LogPartition:
+def verdict(rounds: list[Round], paths: list[str]) -> LogPartition:
     """The bracket of the last round, widened by any earlier forward value above it, and whether to believe it."""
-    last = rounds[-1]
-    # Every forward value is a stochastic lower bound: the largest, of whatever length, is the one to believe.
-    # It is taken less its errors: the mean of a few huge weights is large by chance.
-    best = max((r.best for r in rounds), key=_floor)
-    lower = _floor(best)
-    upper = max(last.upper, best.value + ERRORS * best.stderr)
-    width = upper - lower
-    effort = f"at {last.n_points} points and {last.n_chains} chains"
+    last, runs = rounds[-1], [e for r in rounds for e in r.forward]
+    floor = max(runs, key=_floor)
+    # Every forward value is a stochastic lower bound: the largest, of whatever path and length, is the one to believe,
+    # but for those that a handful of chains make, which are large or small by chance.
+    best = max((e for e in runs if e.ess >= LEAST_ESS), key=lambda e: e.value, default=floor)
+    lower, upper = _floor(floor), max(last.upper, floor.value + ERRORS * floor.stderr, best.value)
+    surely = max(e.value for e in runs) - math.log(len(runs) / CHANCE)
     doubts = []
     if best.ess < LEAST_ESS:
         doubts.append(f"the effective sample size is {best.ess:.1f} of {len(best.log_weights)}")
     if lower > last.upper:
-        doubts.append(f"{best.n_points} points gave more than {last.n_points} points allow")
-    if width > RELIABLE_WIDTH:
-        doubts.append(f"forward and reverse estimates stay {width:.2f} nats apart {effort}")
-    closed = f"bracket of {width:.2f} nats {effort}"
+        doubts.append(f"{floor.n_points} points gave more than {last.n_points} points allow")
+    if surely > upper:
+        doubts.append(f"a few chains have found a mode that alone weighs {surely - upper:.2f} nats more than all else")
+    lower, upper = max(lower, min(surely, best.value)), max(upper, surely)
+    effort = f"at {last.n_points} points and {last.n_chains} chains"
+    if upper - lower > RELIABLE_WIDTH:
+        doubts.append(f"forward and reverse estimates stay {upper - lower:.2f} nats apart {effort}")
+    closed = f"bracket of {upper - lower:.2f} nats {effort}"
     tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"
     tried += f"; least swap rate {last.swap_rate:.2f}"
     reason = "; ".join([*(doubts or [closed]), tried])

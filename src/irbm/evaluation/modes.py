@@ -1,8 +1,11 @@
 """Where a machine has its weight: states from many kinds of start, gathered into a base for paths to ln Z.
 
-No search is sure to find every mode. Starts differ as much as they can: noise, what single filters ask for, what
+No search is sure to find every mode. Starts differ as much as they can: noise, what each single filter asks for, what
 random sets of units ask for together, the data's means, examples.
 """
+
+import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -16,7 +19,10 @@ from irbm.ops.noise import Noise
 
 STARTS = 512
 SWEEPS = 100
-PARTS = 16  # of the base
+ASKED_SWEEPS = 20  # in which a unit goes on asking for its filter
+AT_ONCE = 1024  # states, so that memory is bounded
+PARTS = 16  # of the base for each set of states: clusters
+SINGLES = 8  # parts of the base about single states, those that the clusters serve worst
 SMOOTHING = 0.05  # of a fair coin in the means of each part
 
 
@@ -31,8 +37,11 @@ def hunt(machine: Machine, means_D: Tensor | None, examples: Tensor | None, nois
         rows = (noise(each) * len(examples)).long().clamp(max=len(examples) - 1)
         starts.append(examples[rows.to(examples.device)].to(machine.weights))
     v_BD = torch.cat(starts)
-    y_B = (noise(len(v_BD)) * machine.n_classes).long() if machine.n_classes else None
-    return machine.gibbs(v_BD, y_B, noise, SWEEPS)[0]
+    return machine.gibbs(v_BD, _labels(machine, len(v_BD), noise), noise, SWEEPS)[0]
+
+
+def _labels(machine: Machine, n: int, noise: Noise) -> Tensor | None:
+    return (noise(n) * machine.n_classes).long() if machine.n_classes else None
 
 
 def _from_noise(machine: Machine, n: int, noise: Noise) -> Tensor:
@@ -40,32 +49,82 @@ def _from_noise(machine: Machine, n: int, noise: Noise) -> Tensor:
 
 
 def _from_filters(machine: Machine, n: int, noise: Noise) -> Tensor:
-    """What one unit asks for, alone or as if there were many of it."""
-    unit_B = (noise(n) * machine.capacity).long().clamp(max=machine.capacity - 1)
-    strength_B1 = 10 ** (3 * noise(n, 1))
-    field_BD = machine.visible_bias + strength_B1 * machine.weights[unit_B]
-    return ops.sample_bernoulli(field_BD, noise(*field_BD.shape))
+    """What units ask for. Every one of them is asked; half of the n states to go on from are the heaviest."""
+    rounds = -(-n // machine.capacity)
+    unit_N = torch.cat([torch.argsort(noise(machine.capacity)) for _ in range(rounds)])
+    asked_ND = torch.cat([_asked(machine, unit_N[at : at + AT_ONCE], noise) for at in range(0, len(unit_N), AT_ONCE)])
+    by_weight_N = torch.argsort(_minus_free_energy(machine, asked_ND), descending=True)
+    others_N = torch.sort(by_weight_N[n // 2 :]).values  # any of them: units come in random order
+    return asked_ND[torch.cat([by_weight_N[: n // 2], others_N[: n - n // 2]])]
+
+
+def _asked(machine: Machine, unit_B: Tensor, noise: Noise) -> Tensor:
+    """States that a unit leads to: its filter at a random strength, then sweeps in which it goes on asking.
+
+    One unit moves little of what the others hold; as if there were many of it, it sets the visibles at once.
+    """
+    w_BD = machine.weights[unit_B]
+    v_BD = machine.visible.sample(machine.visible_bias + 10 ** (3 * noise(len(w_BD), 1)) * w_BD, noise)
+    y_B = _labels(machine, len(w_BD), noise)
+    for _ in range(ASKED_SWEEPS):
+        _, h_BK = machine.sample_hidden(v_BD, y_B, noise)
+        v_BD = machine.visible.sample(machine.visible_field(h_BK) + w_BD, noise)
+    return v_BD
 
 
 def _from_sets(machine: Machine, n: int, noise: Noise) -> Tensor:
     """What a random set of units asks for; sets of every size."""
     h_BK = (noise(n, machine.capacity) < noise(n, 1)).to(machine.weights.dtype)
-    field_BD = machine.visible_field(h_BK)
-    return ops.sample_bernoulli(field_BD, noise(*field_BD.shape))
+    return machine.visible.sample(machine.visible_field(h_BK), noise)
 
 
-def base_of(states_BD: Tensor, seed: int) -> Base:
-    """A mixture with a part for each cluster of the states."""
+def _minus_free_energy(machine: Machine, v_BD: Tensor) -> Tensor:
+    return torch.cat([-machine.free_energy(v_BD[at : at + AT_ONCE]) for at in range(0, len(v_BD), AT_ONCE)])
+
+
+# -- bases --------------------------------------------------------------------------------------------------
+
+
+def base_of(machine: Machine, sets: Sequence[Tensor], seed: int) -> Base:
+    """A mixture with a part for each cluster of each set of states, and for single states that these would miss."""
+    clusters_MD = torch.cat([_cluster_means(states_BD, seed) for states_BD in sets])
+    singles_MD = _missed(machine, torch.cat(list(sets)), clusters_MD)
+    base = mixture(torch.cat([clusters_MD, singles_MD]))
+    return base._replace(bias_MD=base.bias_MD.to(machine.weights.dtype))
+
+
+def _cluster_means(states_BD: Tensor, seed: int) -> Tensor:
+    """(M, D), float64."""
     n_parts = min(PARTS, len(torch.unique(states_BD, dim=0)))
     clusters = KMeans(n_parts, n_init=1, random_state=seed).fit(states_BD.float().cpu().numpy())
-    means_MD = torch.from_numpy(clusters.cluster_centers_.astype(np.float64)).to(states_BD.device)
-    log_share_M = torch.full((n_parts,), -np.log(n_parts), dtype=torch.float64, device=states_BD.device)
-    return Base(smoothed_log_odds(means_MD).to(states_BD.dtype), log_share_M)
+    return torch.from_numpy(clusters.cluster_centers_.astype(np.float64)).to(states_BD.device)
 
 
-def single_base(means_D: Tensor) -> Base:
-    """One part with these means."""
-    return Base(smoothed_log_odds(means_D)[None], torch.zeros(1, dtype=torch.float64, device=means_D.device))
+def _missed(machine: Machine, states_BD: Tensor, means_MD: Tensor) -> Tensor:
+    """States, one after the other, that weigh most by what the parts so far make of them: (SINGLES, D), float64.
+
+    A narrow mode can be alone in its cluster, or in a broad one's company: its state is then a part of its own.
+    """
+    states_BD = torch.unique(states_BD, dim=0)
+    minus_f_B, states_BD = _minus_free_energy(machine, states_BD), states_BD.double()
+    log_q_B = torch.logsumexp(_log_density(states_BD, means_MD), dim=1)
+    missed = []
+    for _ in range(min(SINGLES, len(states_BD))):
+        missed.append(states_BD[(minus_f_B - log_q_B).argmax()])
+        log_q_B = torch.logaddexp(log_q_B, _log_density(states_BD, missed[-1][None])[:, 0])
+    return torch.stack(missed)
+
+
+def _log_density(states_BD: Tensor, means_MD: Tensor) -> Tensor:
+    """ln p(v | m): (B, M)."""
+    bias_MD = smoothed_log_odds(means_MD)
+    return states_BD @ bias_MD.T - ops.softplus(bias_MD).sum(1)
+
+
+def mixture(means_MD: Tensor) -> Base:
+    """Parts with these means, and equal shares."""
+    shares_M = torch.full((len(means_MD),), -math.log(len(means_MD)), dtype=torch.float64, device=means_MD.device)
+    return Base(smoothed_log_odds(means_MD), shares_M)
 
 
 def smoothed_log_odds(means: Tensor) -> Tensor:

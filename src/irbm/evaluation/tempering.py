@@ -14,6 +14,7 @@ class Tempered(NamedTuple):
     """Samples of the machine, and how often neighbouring points changed places: (R - 1,)."""
 
     states: States
+    column_B: Tensor  # the start that a sample's ladder had: chains change places within a ladder only
     swap_rates: Tensor
 
 
@@ -35,7 +36,8 @@ def temper(path: Path, points_R: Tensor, start: States, n_sweeps: int, n_samples
         states, swapped = _swap(path, states, points_R, sweep % 2, noise)
         accepted += swapped
         taken += [_part(states, slice(-n, None))] * moments.count(sweep)
-    return Tempered(_part(_joined(path, taken), slice(n_samples)), accepted * 2 / n_sweeps)
+    column_B = torch.arange(n, device=points_R.device).repeat(len(taken))[:n_samples]
+    return Tempered(_part(_joined(path, taken), slice(n_samples)), column_B, accepted * 2 / n_sweeps)
 
 
 def _part(states: States, rows: slice | Tensor) -> States:

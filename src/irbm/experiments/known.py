@@ -1,7 +1,8 @@
 """Machines whose ln Z is known exactly, easy and hard, to judge estimates of it by.
 
 Small ones are summed over every state. Large ones repeat one or two filters, so that a state of the hidden units
-matters only through how many of each kind are on.
+matters only through how many of each kind are on; or all their units but one see a single visible each, so that the
+visibles are independent once it is known whether that one is on.
 """
 
 import math
@@ -76,14 +77,30 @@ def labelled(rng: Rng, depth: Depth) -> Known:
 
 
 def deep_trap(rng: Rng, depth: Depth) -> Known:
-    """300 weak units of one pattern, worth their cost only together and there; or of three, never worth it."""
+    """300 units of one pattern, which is far from where the visibles' biases lead, and worth it only in the end.
+
+    With a depth, units cost more than they are worth everywhere else, so that noise keeps z small. Without, the units
+    hold the opposite pattern nearly as firmly, and the biases make it the heavier one until late on a path.
+    """
     D, K = 16, 300
-    patterns = rng.integers(0, 2, (3, D))
-    mine = patterns[np.arange(K) % 3] if rng.random() < 0.5 else patterns[np.zeros(K, int)]
-    strength = rng.uniform(0.2, 0.6)
-    weights = strength * (2 * mine - 1) + rng.normal(0, 0.05, (K, D))
-    hidden_bias = rng.uniform(0.1, 0.4) - (weights * mine).sum(1)
-    return _summed("deep trap", _machine(depth, weights, hidden_bias, rng.normal(0, 0.3, D)))
+    on = rng.permutation(np.arange(D) < D // 2)
+    strength, wanted = rng.uniform(0.6, 1.0), rng.uniform(3, 12)
+    against = rng.uniform(1.0, 2.0, D)
+    if isinstance(depth, Fixed):
+        weights = np.where(on, strength, -strength) + rng.normal(0, 0.005, (K, D))
+        match, opposite = (weights * on).sum(1), (weights * ~on).sum(1)
+        c = rng.uniform(0.54, 0.58) * (match - opposite) - match
+        ahead = (np.logaddexp(0, match + c) - np.logaddexp(0, opposite + c)).sum()
+        against *= (ahead - wanted) / against.sum()
+    else:
+        c = rng.uniform(0.0, 0.3, K)
+        each = depth.penalties(torch.from_numpy(c)).numpy()
+
+        def excess(rise: float) -> float:
+            return float((np.logaddexp(0, c + rise) - each).sum() - np.logaddexp(0, against).sum()) - wanted
+
+        weights = np.where(on, brentq(excess, 0.0, 10.0) / on.sum(), -strength) + rng.normal(0, 0.005, (K, D))
+    return _summed("deep trap", _machine(depth, weights, c, np.where(on, -against, against)))
 
 
 def multimodal(rng: Rng, depth: Depth) -> Known:
@@ -152,6 +169,12 @@ def _counted(kind: str, depth: Depth, filters: list[tuple[Array, float]], kinds:
     fields = b + sum(n_NF[:, [f]] * filters[f][0] for f in range(len(filters)))
     log_v_N = np.logaddexp(0, fields).sum(1) + sum(n_NF[:, f] * filters[f][1] for f in range(len(filters)))
     own_Z = np.array([logsumexp(log_v_N + _log_binomials(available, n_NF)) for available in available_ZF])
+    return _over_depths(kind, machine, own_Z)
+
+
+def _over_depths(kind: str, machine: Machine, own_Z: Array) -> Known:
+    """ln Z from the sums over v and h of the first z units, for every z up to l: (l,)."""
+    depth = machine.depth
     penalty_Z = np.cumsum(depth.penalties(machine.hidden_bias).numpy())
     table = np.append(own_Z - penalty_Z, own_Z[-1] - penalty_Z[-1] + depth.tail)
     if isinstance(depth, Fixed):
@@ -167,8 +190,39 @@ def _log_binomials(available_F: NDArray[Any], n_NF: NDArray[Any]) -> Array:
     return np.asarray(np.where(rest_NF < 0, -np.inf, terms).sum(1))
 
 
-SMALL: dict[str, Callable[[Rng, Depth], Known]] = {
-    f.__name__: f for f in (plain, labelled, deep_trap, multimodal, narrow)
+# -- units of one visible each ------------------------------------------------------------------------------
+
+
+def needle(rng: Rng, depth: Depth) -> Known:
+    """100 x 801: fair coins, each held by eight units, and one state that one unit alone makes as heavy as all else."""
+    D, K = 100, 801
+    weights, hidden_bias = np.zeros((K, D)), np.zeros(K)
+    needle = int(rng.integers(K))
+    others = np.delete(np.arange(K), needle)
+    weights[others, np.arange(K - 1) // 8] = rng.choice([-4.0, 4.0], K - 1)
+    b = -(np.logaddexp(0, weights) - math.log(2)).sum(0)
+    state = rng.integers(0, 2, D)
+    weights[needle] = 4.0 * (2 * state - 1)
+    hidden_bias[needle] = D * math.log(2) + rng.uniform(-1, 4) - np.logaddexp(0, weights[needle]).sum()
+    return _independent("needle", _machine(depth, weights, hidden_bias, b), needle)
+
+
+def _independent(kind: str, machine: Machine, needle: int) -> Known:
+    """ln Z = ln sum_z e^{-sum beta} sum over one unit's states of a product over visibles; others see one visible."""
+    weights, hidden_bias, b = (t.numpy() for t in (machine.weights, machine.hidden_bias, machine.visible_bias))
+    sees = (weights != 0) & (np.arange(len(weights)) != needle)[:, None]
+    off_ZD = np.cumsum(np.where(sees, np.logaddexp(0, hidden_bias)[:, None], 0), axis=0)
+    on_ZD = b + np.cumsum(np.where(sees, np.logaddexp(0, hidden_bias[:, None] + weights), 0), axis=0)
+    own_Z = np.logaddexp(off_ZD, on_ZD).sum(1)
+    with_it_Z = hidden_bias[needle] + np.logaddexp(off_ZD, on_ZD + weights[needle]).sum(1)
+    own_Z[needle:] = np.logaddexp(own_Z, with_it_Z)[needle:]
+    return _over_depths(kind, machine, own_Z)
+
+
+Kind = Callable[[Rng, Depth], Known]
+SUITES: dict[str, dict[str, Kind]] = {
+    "small": {f.__name__: f for f in (plain, labelled, deep_trap, multimodal, narrow)},
+    "large": {f.__name__: f for f in (one_filter, two_filters)},
+    "needle": {"needle": needle},
 }
-LARGE: dict[str, Callable[[Rng, Depth], Known]] = {f.__name__: f for f in (one_filter, two_filters)}
-KINDS = SMALL | LARGE
+KINDS = {name: kind for suite in SUITES.values() for name, kind in suite.items()}

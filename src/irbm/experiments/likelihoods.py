@@ -13,35 +13,23 @@ from pathlib import Path as File
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from irbm import data, plots
-from irbm.evaluation import ais, modes
+from irbm.evaluation import modes
 from irbm.evaluation.estimate import estimate
-from irbm.evaluation.paths import Base, Path
 from irbm.evaluation.permutations import free_energies
 from irbm.experiments.known import machines
 from irbm.experiments.results import stamp, write_json
 from irbm.experiments.sizes import PAPER
+from irbm.experiments.trust import naive
 from irbm.files import write_bytes
-from irbm.models import Infinite, Machine
-from irbm.ops.noise import uniform_noise
+from irbm.models import Infinite
 from irbm.training import Trainer, TrainingState
 from irbm.training.initial import initial_machine
 
 EPOCHS = {"binarized_mnist": 50, "caltech101_silhouettes": 100}
 LENGTHS = (100, 300, 1000, 3000)  # points of the naive paths to the known machine
 DOCS = File("docs")
-
-
-def naive(machine: Machine, bias_D: Tensor, n_points: int, n_chains: int, seed: int) -> dict[str, float]:
-    """What is usually done: z free, one base, an even schedule, and no look from the other side."""
-    machine = machine.selected(machine.order[: int(machine.size)]).to(dtype=torch.float32)
-    base = Base(bias_D.to(machine.weights)[None], torch.zeros(1, dtype=torch.float64, device=machine.weights.device))
-    schedule = torch.linspace(0, 1, n_points, dtype=torch.float64, device=machine.weights.device)
-    noise = uniform_noise(seed, 0, device=machine.weights.device)
-    found = ais.forward(Path("z free", machine, base), schedule, n_chains, noise)
-    return {"n_points": n_points, "n_chains": n_chains, "value": found.value, "stderr": found.stderr, "ess": found.ess}
 
 
 def run(dataset: str, args: argparse.Namespace) -> dict[str, Any]:
