@@ -1,0 +1,61 @@
+"""Runs of table 2: cut off, continued, and when they look at the test split."""
+
+import pytest
+
+from irbm.experiments import classification
+from irbm.experiments.classification import is_done, known_runs, merged, settings_of, train
+from irbm.experiments.results import write_json
+
+EPOCHS = {"n_iter": 3}
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return train("digits", "hybrid", 0, device="cpu", changes=EPOCHS)
+
+
+def test_a_run_that_time_cut_off_goes_on_to_the_same_end_and_only_then_looks_at_the_test_split(whole, tmp_path):
+    cut = {"device": "cpu", "changes": EPOCHS, "checkpoints": tmp_path, "final": False}
+    first = train("digits", "hybrid", 0, seconds=1e-6, **cut)
+    assert not first["finished"]
+    assert first["epochs"] < 3
+    assert not any(name.startswith("test") for name in first)
+    second = train("digits", "hybrid", 0, **cut)
+    assert second["finished"]
+    assert first["validation_errors"] == whole["validation_errors"][: first["epochs"]]
+    for name in ("validation_errors", "sizes", "best_epoch", "test_error", "test_error_5_orders"):
+        assert second[name] == whole[name], name
+
+
+def test_a_run_cut_off_for_good_looks_at_the_test_split():
+    run = train("digits", "hybrid", 0, device="cpu", changes=EPOCHS, seconds=1e-6)
+    assert not run["finished"]
+    assert run["test_error"]["n"] == 296
+
+
+def test_a_trial_on_some_rows_does_not():
+    run = train("digits", "classrbm", 0, device="cpu", changes={"n_iter": 1}, rows=100)
+    assert run["finished"]
+    assert run["n_components"] == 500
+    assert not any(name.startswith("test") for name in run)
+
+
+def test_a_file_of_runs_keeps_the_others_and_knows_what_is_done(whole, tmp_path):
+    other = whole | {"seed": 1}
+    write_json(tmp_path / "runs.json", {"runs": merged([other], whole)})
+    kept = known_runs(tmp_path / "runs.json")
+    assert [run["seed"] for run in kept] == [0, 1]
+    assert merged(kept, other | {"epochs": 7})[1]["epochs"] == 7
+    wanted = ("hybrid", 0, settings_of("digits", "hybrid", **EPOCHS), 1204)
+    assert is_done(kept[0], *wanted)
+    assert not is_done(kept[1], *wanted)
+    assert not is_done(kept[0], "hybrid", 0, settings_of("digits", "hybrid"), 1204)
+    assert not is_done({n: v for n, v in kept[0].items() if n != "test_error"}, *wanted)
+    assert known_runs(tmp_path / "none.json") == []
+
+
+def test_flags_win_over_named_settings_and_these_over_the_data_sets():
+    assert settings_of("binarized_mnist", "five")["n_iter"] == 5
+    assert settings_of("binarized_mnist", "five", n_iter=2, l1=None)["n_iter"] == 2
+    assert settings_of("binarized_mnist", "hybrid", l1=None)["l1"] == 1e-4
+    assert set(classification.CHANGES) <= set(settings_of("binarized_mnist", "hybrid"))
