@@ -30,7 +30,7 @@ from irbm.evaluation import ais, estimate, modes
 from irbm.runs import Run
 
 SOURCE = Path(__file__).parent.parent / "src"
-COMMANDS = ("train", "evaluate", "report", "sample", "data", "bench", "demo")
+COMMANDS = ("train", "evaluate", "report", "sample", "data", "bench", "reproduce", "demo")
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -108,11 +108,11 @@ def section(result: dict[str, Any]) -> str:
 def _verdict(result: dict[str, Any]) -> str:
     size = {r["variant"]: r["effective_size"] for r in result["rows"] if r["seed"] == result["seeds"][0]}
     smaller = [
-        f"{'smaller' if size[f'RP, {l}, ADA'] < size[f'ordinary, {l}, ADA'] else 'larger'} with {l}"
+        f"{'smaller' if size[f'RP, {l}, ADA'] < size[f'ordinary, {l}, ADA'] else 'not smaller'} with {l}"
         for l in ("L1", "L2")
         if {f"RP, {l}, ADA", f"ordinary, {l}, ADA"} <= set(size)
     ]
-    text = "All with PCD-10, as in table 1; the paper's figure has (P)CD. "
+    text = "All with persistent chains, as in table 1; the paper has CD for some of them. "
     if smaller:
         text += f"N_h of RP machines is {' and '.join(smaller)} (the paper: smaller with both)."
     return text.rstrip()

@@ -98,7 +98,7 @@ def section(result: dict[str, Any]) -> str:
     deep = f"In the first {first['n_deep']:,} of {first['n_steps']:,} steps z is held at l"
     words = (
         f"Every chain starts from fair coins, as in the paper. {deep}, because with z free chains can stay where z is "
-        "small and v is noise; then z is free. The last two columns say how many chains end at a likeliest z below that "
-        "of all but one test example in a thousand. The paper does not mention the trap."
+        "small and v is noise; then z is free. The last two columns say how many chains end at a likeliest z below "
+        "that of all but one test example in a thousand. The paper does not mention the trap."
     )
     return "\n".join([*lines, "", words])

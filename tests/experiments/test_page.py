@@ -1,0 +1,123 @@
+"""The page of results and the README's table: from nothing, from quick results, from made-up ones."""
+
+import json
+import re
+
+import pytest
+from scipy import stats
+
+from irbm.experiments import page, table1, table2
+from irbm.experiments.lab import Lab
+from irbm.experiments.reproduce import EXPERIMENTS, reproduce
+
+README = f"# irbm\n\nbefore\n\n{page.BEGIN}\nold\n{page.END}\n\nafter\n"
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "README.md").write_text(README)
+    (tmp_path / "results").mkdir()
+    return tmp_path
+
+
+def written(root):
+    page.write(root / "results", root)
+    return (root / "docs" / "results.md").read_text(), (root / "README.md").read_text()
+
+
+def result(name, **more):
+    stamp = {"device": "a GPU", "commit": "abc", "date": "2026-01-02T03:04:05", "wall_seconds": 61.0}
+    return {"name": name, "quick": False, "notes": {"binarized_mnist": "50,000 train"}, "seeds": [0], **stamp, **more}
+
+
+def row(model, value, reliable):
+    test = {"value": value, "lower": value - 0.3, "upper": value + 0.2, "reliable": reliable, "reason": ""}
+    about = {"dataset": "binarized_mnist", "model": model, "seed": 0, "epoch": 800, "epochs": 1000}
+    return {**about, "n_components": 700, "effective_size": 610.4, "test": test}
+
+
+def test_what_is_missing_is_called_not_run_yet(root):
+    text, readme = written(root)
+    for name, experiment in EXPERIMENTS.items():
+        assert f"## {experiment.TITLE}\n\nNot run yet: `irbm reproduce {name}`." in text
+    assert readme.count("not run yet") == 2
+    assert readme.startswith("# irbm\n\nbefore\n")
+    assert readme.endswith("after\n")
+    assert "old" not in readme
+    assert written(root)[1] == readme
+
+
+def test_table_1_stands_beside_the_papers(root):
+    rows = [row("iRBM RP", -86.0, True), row("RBM", -90.5, True), row("iRBM", -85.9, False)]
+    effort = {"binarized_mnist": {"candidates": [200, 400], "choice_budget": 2000, "full_budget": 16000}}
+    found = result("table1", datasets=["binarized_mnist"], rows=rows, effort=effort)
+    (root / "results" / "table1.json").write_text(json.dumps(found))
+    text, readme = written(root)
+    assert (
+        "| iRBM RP | 0 | 700 | 610 | 800 of 1000 | -86.00 | [-86.30, -85.80] | reliable | -85.81 (674) | -0.19 |"
+        in text
+    )
+    assert "| (-85.90) | [-86.20, -85.70] | not reliable | -85.65 (1208) | -0.25 |" in text
+    assert "iRBM RP is above RBM, not to be told apart from iRBM." in text
+    assert "Not reliable, and in parentheses: iRBM." in text
+    assert "seeds 0, on a GPU, commit abc, 2026-01-02, 61 s in the last call. binarized MNIST: 50,000 train." in text
+    assert "| -85.81 (674) | -86.00 [-86.30, -85.80] (610) | reliable |" in readme
+    assert "(-85.90) [-86.20, -85.70] (610) | not reliable |" in readme
+
+
+def test_table_2_has_means_and_intervals(root):
+    runs = [
+        {
+            "dataset": "binarized_mnist", "setting": setting, "seed": seed, "test_error": {"rate": rate},
+            "test_error_5_orders": {"rate": rate}, "effective_size": 600.0, "n_components": 650,
+            "best_epoch": 90, "epochs": 100,
+        }
+        for setting, rates in {"hybrid": (0.014, 0.015, 0.016), "hybrid_ordinary": (0.017, 0.0145, 0.018)}.items()
+        for seed, rate in enumerate(rates)
+    ]  # fmt: skip
+    found = result("table2", datasets=["binarized_mnist"], runs=runs)
+    (root / "results" / "table2.json").write_text(json.dumps(found))
+    text, readme = written(root)
+    assert "| 1.50 | [1.25, 1.75] | 1.50 | 1.41 (621) | +0.09 |" in text
+    assert "hybrid training in 2 of 3 seeds" in text
+    assert "| 1.41 (621) | 1.50 [1.25, 1.75] (600) | 3 seeds |" in readme
+
+
+def test_the_interval_is_students():
+    values = [1.4, 1.5, 1.9, 1.2]
+    expected = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    mean, lower, upper = table2.interval(values)
+    assert (lower, upper) == pytest.approx((expected.low, expected.high))
+    assert mean == pytest.approx(1.5)
+
+
+def test_every_section_reads_what_its_experiment_wrote(root, out):
+    """Real files, of quick results; as real ones they would lie one folder up."""
+    lab = Lab(out=out, quick=True, epochs=2)
+    for name in EXPERIMENTS:
+        reproduce(name, lab)
+    page.write(out / "quick", root)
+    text = (root / "docs" / "results.md").read_text()
+    assert "Not run yet" not in text
+    for name in EXPERIMENTS:
+        assert f"](pictures/{name}.png)" in text
+        assert (root / "docs" / "pictures" / f"{name}.png").is_file()
+    assert not re.search(r"\bnan\b", text)
+    page.write(out, root)
+    assert "Not run yet" in (root / "docs" / "results.md").read_text(), "quick results are not the page's"
+
+
+def test_a_readme_without_the_marks_is_left_alone(root):
+    (root / "README.md").write_text("# irbm\n")
+    with pytest.raises(ValueError, match=r"README\.md must have"):
+        written(root)
+    assert (root / "README.md").read_text() == "# irbm\n"
+
+
+def test_brackets_decide_who_is_above():
+    def test(lower, upper):
+        return {"lower": lower, "upper": upper}
+
+    assert table1._against(test(-2, -1), test(-4, -3)) == "above"
+    assert table1._against(test(-4, -3), test(-2, -1)) == "below"
+    assert table1._against(test(-4, -2), test(-3, -1)) == "not to be told apart from"

@@ -1,0 +1,289 @@
+"""`irbm reproduce` from outside, on the digits: what it writes, what it does not do twice, what its figures mean."""
+
+import itertools
+import json
+import math
+import sys
+
+import matplotlib.image
+import numpy as np
+import pytest
+from safetensors import safe_open
+
+from irbm import cli, data
+from irbm.experiments import lab as lab_room
+from irbm.experiments import reproduce as registry
+from irbm.experiments.lab import Lab, Training, train
+from irbm.training import Settings
+
+EPOCHS = 2
+LN2 = math.log(2.0)
+
+
+@pytest.fixture
+def reproduce(capsys, monkeypatch):
+    """Calls `irbm reproduce` with arguments: status, output, errors."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["irbm", "reproduce", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return call
+
+
+def quick(out, name, **more):
+    return registry.reproduce(name, Lab(out=out, quick=True, epochs=EPOCHS, **more))
+
+
+@pytest.mark.parametrize("name", list(registry.EXPERIMENTS))
+def test_every_experiment_writes_its_result_and_its_picture(reproduce, out, name):
+    status, said, _ = reproduce(name, "--quick", "--epochs", EPOCHS, "--device", "cpu", "--out", out)
+    assert status == 0
+    assert str(out / "quick" / name) in said
+    found = json.loads((out / "quick" / f"{name}.json").read_text())
+    assert found["name"] == name
+    assert found["quick"]
+    assert found["notes"]["digits"] == data.load("digits").note
+    assert found["seeds"]
+    assert found.keys() >= {"commit", "device", "versions", "date", "wall_seconds"}
+    assert matplotlib.image.imread(out / "quick" / f"{name}.png").shape[1] > 500
+    assert not list(out.glob("*.json")), "quick results must not lie where real ones do"
+
+
+def test_the_help_names_every_experiment(reproduce, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    status, said, _ = reproduce("--help")
+    assert status == 0
+    for name in ("fig4 to fig11", "table1", "table2", "beta", "all"):
+        assert name in said
+    assert {f"fig{n}" for n in range(4, 12)} | {"table1", "table2", "beta"} == set(registry.EXPERIMENTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fig99", "--quick"], [*registry.EXPERIMENTS, "all", "'fig99'"]),
+        (["fig4", "--seeds", "0,x"], ["seeds", "'0,x'"]),
+        (["fig4", "--jobs", "0"], ["jobs", "0"]),
+        (["fig4", "--epochs", "0"], ["epochs", "0"]),
+        (["fig8", "--dataset", "caltech101_silhouettes"], ["dataset", "binarized_mnist", "caltech101_silhouettes"]),
+        (["table1", "--quick", "--only", "DBN"], ["only", "iRBM RP", "'DBN'"]),
+        (["fig4", "--device", "tpu"], ["device", "'tpu'"]),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(reproduce, tmp_path, arguments, words):
+    status, _, said = reproduce(*arguments, "--out", tmp_path)
+    assert status == 2
+    assert all(word in said for word in words)
+    assert "Traceback" not in said
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["fig5", "table1", "table2", "fig7"])
+def test_a_second_call_does_not_train_again(out, name, monkeypatch):
+    before = quick(out, name)
+    monkeypatch.setattr(lab_room, "Trainer", None)
+    monkeypatch.setattr(lab_room, "estimate", None)
+    monkeypatch.setattr(lab_room, "FrankWolfeRBM", None)
+    monkeypatch.setattr(lab_room.classification, "train", None)
+    after = quick(out, name)
+    for key in ("rows", "runs"):
+        assert before.get(key) == after.get(key)
+
+
+def test_a_row_whose_settings_have_changed_is_found_again(out, monkeypatch):
+    quick(out, "table1", only=("RBM",))
+    changed = Lab(out=out, quick=True, epochs=EPOCHS + 1, only=("RBM",))
+    rows = {r["model"]: r for r in registry.reproduce("table1", changed)["rows"]}
+    assert rows["RBM"]["epochs"] == EPOCHS + 1
+
+
+def test_rows_of_other_calls_stay(tmp_path):
+    quick(tmp_path, "table1", only=("RBM",))
+    result = quick(tmp_path, "table1", only=("iRBM",))
+    assert [r["model"] for r in result["rows"]] == ["RBM", "iRBM"]
+
+
+def test_figures_share_trainings(tmp_path):
+    quick(tmp_path, "fig5")
+    folders = set((tmp_path / "quick" / "runs").iterdir())
+    quick(tmp_path, "fig6")
+    quick(tmp_path, "fig8")
+    assert set((tmp_path / "quick" / "runs").iterdir()) == folders
+
+
+# -- one training -------------------------------------------------------------------------------------------
+
+
+def short(n_iter, seed=0, **more):
+    return Training(dataset="digits", settings=Settings(n_iter=n_iter, gibbs_steps=1, **more), seed=seed)
+
+
+def test_a_longer_training_goes_on_from_a_shorter_one_to_the_same_bits(tmp_path):
+    halves, whole = Lab(out=tmp_path / "a"), Lab(out=tmp_path / "b")
+    halves.train([short(2)])
+    (first,), (second,) = halves.train([short(4)]), whole.train([short(4)])
+    assert [r.n_components for r in first.history()] == [r.n_components for r in second.history()]
+    one, other = first.machine(), second.machine()
+    assert all((one.tensors()[n] == t).all() for n, t in other.tensors().items())
+    assert len(first.history()) == 4
+    assert int(first.machine(2).size) == first.history()[1].n_components
+
+
+def test_only_the_epochs_that_are_left_are_trained(tmp_path):
+    lab, told = Lab(out=tmp_path), []
+    lab.train([short(2)])
+    train(lab.run_of(short(4)), told.append)
+    assert told == [2, 1, 1]
+    train(lab.run_of(short(4)), told.append)
+    assert told == [2, 1, 1]
+
+
+def test_an_epoch_that_was_not_kept_is_trained_anew(tmp_path):
+    lab = Lab(out=tmp_path)
+    lab.train([short(4)])
+    (run,) = lab.train([short(3)])
+    (alone,) = Lab(out=tmp_path / "alone").train([short(3)])
+    assert (run.machine().weights == alone.machine().weights).all()
+
+
+def test_everything_but_the_number_of_epochs_decides_the_folder(tmp_path):
+    def folder(training, device="cpu"):
+        return training.folder(tmp_path, device)
+
+    assert folder(short(2)) == folder(short(4))
+    others = [short(2, seed=1), short(2, l1=0.5), short(2, regroup=None)]
+    others += [Training(dataset="digits", settings=short(2).settings, seed=0, beta=1.1)]
+    assert len({folder(t) for t in [short(2), *others]} | {folder(short(2), "cuda")}) == 2 + len(others)
+
+
+def test_a_process_of_its_own_trains_the_same(tmp_path):
+    """One is enough, and a process takes seconds to begin."""
+    (alone,) = Lab(out=tmp_path / "a").train([short(2)])
+    (apart,) = Lab(out=tmp_path / "b", jobs=2).train([short(2)])
+    assert (alone.machine().weights == apart.machine().weights).all()
+
+
+def test_a_damaged_snapshot_is_refused(tmp_path):
+    run = train(Lab(out=tmp_path).run_of(short(1)))
+    run.file(1).write_bytes(run.file(1).read_bytes()[:-100])
+    with pytest.raises(ValueError, match="damaged"):
+        run.machine()
+
+
+# -- figures, from the parameters alone ---------------------------------------------------------------------
+
+
+class Plain:
+    """A kept machine as plain arrays, units in their order."""
+
+    def __init__(self, file, beta=1.01):
+        with safe_open(file, "np") as tensors:
+            size = int(tensors.get_tensor("size"))
+            order = tensors.get_tensor("order")[:size]
+            self.W = tensors.get_tensor("weights")[order].astype(np.float64)
+            self.c = tensors.get_tensor("hidden_bias")[order].astype(np.float64)
+            self.b = tensors.get_tensor("visible_bias").astype(np.float64)
+        self.penalty = beta * LN2
+        ratio = 2.0 ** (1 - beta)
+        self.tail = ratio / (1 - ratio)
+
+    def log_p_z(self, X):
+        """ln p(z | v) for z = 1..l and beyond: (n, l+1)."""
+        gain = np.logaddexp(0, X @ self.W.T + self.c) - self.penalty
+        t = np.cumsum(gain, axis=1)
+        t = np.hstack([t, t[:, -1:] + math.log(self.tail)])
+        return t - np.logaddexp.reduce(t, axis=1, keepdims=True)
+
+    def free_energy(self, X):
+        gain = np.cumsum(np.logaddexp(0, X @ self.W.T + self.c) - self.penalty, axis=1)
+        t = np.hstack([gain, gain[:, -1:] + math.log(self.tail)])
+        return -X @ self.b - np.logaddexp.reduce(t, axis=1)
+
+    def log_partition(self):
+        """Over every h of every length z, the tail with the longest."""
+        total = []
+        for z in range(1, len(self.c) + 1):
+            h = np.array(list(itertools.product([0.0, 1.0], repeat=z)))
+            field = np.logaddexp(0, self.b + h @ self.W[:z]).sum(1)
+            own = np.logaddexp.reduce(h @ self.c[:z] - z * self.penalty + field)
+            total.append(own if z < len(self.c) else own + math.log1p(self.tail))
+        return np.logaddexp.reduce(total)
+
+
+def kept(out, training, epoch):
+    return Plain(Lab(out=out, quick=True).run_of(training).file(epoch))
+
+
+def test_depths_of_figs_5_and_6_are_those_of_the_parameters(out):
+    X = data.load("digits").train.X.astype(np.float64)
+    figures = {r["regroup"]: r for r in quick(out, "fig5")["runs"]}
+    order = quick(out, "fig6")["runs"][0]
+    for training in registry.EXPERIMENTS["fig5"].trainings(Lab(out=out, quick=True, epochs=EPOCHS), (0,)):
+        log_p = kept(out, training, EPOCHS).log_p_z(X)
+        found = figures[training.settings.regroup]
+        z = log_p[:, :-1].argmax(1) + 1
+        # Float32 sums can change a tie between neighbours, no more.
+        assert found["likeliest_z"]["mean"] == pytest.approx(z.mean(), abs=0.05)
+        assert found["share_above_regrouped"] == pytest.approx((z > found["regrouped"]).mean(), abs=0.005)
+        if training.settings.regroup:
+            m = order["regrouped"]
+            assert m == found["regrouped"] > 0
+            up_to_m = np.logaddexp.reduce(log_p[:, :m], axis=1)
+            assert order["mean_log_p_z_up_to_m"] == pytest.approx(up_to_m.mean(), abs=1e-3)
+
+
+def test_likelihoods_of_table_1_are_those_of_the_parameters(out):
+    table1 = registry.EXPERIMENTS["table1"]
+    result = quick(out, "table1", only=("iRBM RP", "iRBM"))
+    X = data.load("digits").test.X.astype(np.float64)
+    for row in result["rows"]:
+        if row["model"] in ("iRBM RP", "iRBM") and row["epochs"] == EPOCHS:
+            lab = Lab(out=out, quick=True, epochs=EPOCHS)
+            machine = kept(out, table1.training("digits", row["model"], row["seed"], lab), row["epoch"])
+            expected = -machine.free_energy(X).mean() - machine.log_partition()
+            assert row["test"]["value"] == pytest.approx(expected, abs=1e-4)
+            assert row["test"]["lower"] <= row["test"]["value"] <= row["test"]["upper"]
+            assert row["n_components"] == len(machine.c)
+
+
+def test_the_converted_rbm_of_table_1_is_that_of_the_first_units(out):
+    table1 = registry.EXPERIMENTS["table1"]
+    row = next(r for r in quick(out, "table1")["rows"] if r["model"] == "iRBM RP as RBM")
+    lab = Lab(out=out, quick=True, epochs=EPOCHS)
+    machine = kept(out, table1.training("digits", row["model"], 0, lab), row["epoch"])
+    n = round(row["effective_size"])
+    h = np.array(list(itertools.product([0.0, 1.0], repeat=n)))
+    log_z = np.logaddexp.reduce(h @ machine.c[:n] + np.logaddexp(0, machine.b + h @ machine.W[:n]).sum(1))
+    X = data.load("digits").test.X.astype(np.float64)
+    log_p = X @ machine.b + np.logaddexp(0, X @ machine.W[:n].T + machine.c[:n]).sum(1) - log_z
+    assert row["n_components"] == n
+    assert row["test"]["value"] == pytest.approx(log_p.mean(), abs=1e-4)
+
+
+def test_the_epoch_with_the_highest_lower_end_is_chosen_not_the_one_that_flatters(out, monkeypatch):
+    table1 = registry.EXPERIMENTS["table1"]
+    lab = Lab(out=out, quick=True)
+    (run,) = lab.train([table1.training("digits", "iRBM", 0, lab)])
+    epochs = table1.candidates(run.training)
+    mean = {
+        e: float(table1.likelihood(run.machine(e), data.load("digits").validation.X, flat(0.0))["value"])
+        for e in epochs
+    }
+    flattering, honest = epochs[0], epochs[-1]
+    # The first claims 10 nats more than all others, but its bracket is 30 wide.
+    claims = {e: flat(mean[e] + 50.0) for e in epochs} | {
+        honest: flat(mean[honest] + 49.0),
+        flattering: flat(mean[flattering] + 40.0, upper=mean[flattering] + 70.0),
+    }
+    monkeypatch.setattr(Lab, "log_partition", lambda self, run, machine, epoch, budget: claims[epoch])
+    chosen, found = table1.choose(lab, run)
+    assert chosen == honest
+    assert max(found, key=lambda c: c["value"])["epoch"] == flattering
+
+
+def flat(value, upper=None):
+    upper = value if upper is None else upper
+    return lab_room.LogPartition(value, 0.0, value, upper, 1.0, upper == value, "made up", "ais")
