@@ -3,11 +3,13 @@
 import json
 import sys
 import time
+from dataclasses import replace
 from importlib.metadata import distributions
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from irbm import bench, cli
 from irbm.bench import cases, page, peers, steps, timing
@@ -80,27 +82,17 @@ class TestWhatIsTimed:
         assert (ours.settings.optimizer, ours.settings.persistent, ours.settings.l1 > 0) == ("adagrad", True, True)
 
     @pytest.mark.parametrize("case", SMALL)
-    def test_the_floor_has_every_product_of_the_step(self, case, monkeypatch):
-        """Counted as the trainer does them: 2 k + 4."""
-
-        class Counting(torch.overrides.TorchFunctionMode):
-            products = 0
-
-            def __torch_function__(self, function, types, arguments=(), named=None):
-                linear = (torch.nn.functional.linear, torch.addmm, torch.mm, torch.Tensor.matmul)
-                Counting.products += function in (*linear, torch.Tensor.__matmul__)
-                return function(*arguments, **(named or {}))
-
-        call = steps.products(case, torch.float32, "cpu")
-        with Counting():
-            call()
-        assert Counting.products == 2 * case.k + 4
+    def test_the_floor_has_the_products_of_the_step(self, case):
+        """Counted in operations, at the capacity that the trainer works with."""
         ours = steps.trainer(case, 1, 0, "cpu")
         ours.run_epoch()
-        Counting.products = 0
-        with Counting():
+        with FlopCounterMode(display=False) as of_step:
             ours.step(torch.arange(case.B))
-        assert Counting.products == 2 * case.k + 4
+        floor = steps.products(replace(case, l=ours.machine.capacity), torch.float32, "cpu")
+        with FlopCounterMode(display=False) as of_floor:
+            floor()
+        means = 2 * (case.B + case.n_chains) * case.D  # of the visible units, a vector times a matrix
+        assert of_step.get_total_flops() == of_floor.get_total_flops() + means
 
     def test_growth_is_timed_between_segments(self):
         grown = steps.growth(SMALL[0], 2, 0, "cpu")

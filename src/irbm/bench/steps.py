@@ -83,22 +83,19 @@ def training(case: Case, n_batches: int, seed: int, device: torch.device | str) 
 
 
 def products(case: Case, dtype: torch.dtype, device: torch.device | str) -> Call:
-    """The matrix products of one step and nothing else: its floor in this precision."""
-    v_BD = torch.rand(case.B, case.D, device=device).to(dtype)
-    v_ND = torch.rand(case.n_chains, case.D, device=device).to(dtype)
-    h_BK, h_NK = (torch.rand(n, case.l, device=device).to(dtype) for n in (case.B, case.n_chains))
+    """The matrix products of one step and nothing else, both phases in one batch of R = B + N: its floor."""
+    R, N = case.B + case.n_chains, case.n_chains
+    v_RD = torch.rand(R, case.D, device=device).to(dtype)
+    h_RK = torch.rand(R, case.l, device=device).to(dtype)
     W_KD = torch.rand(case.l, case.D, device=device).to(dtype)
-    out_BK, out_NK, out_ND = torch.empty_like(h_BK), torch.empty_like(h_NK), torch.empty_like(v_ND)
-    out_KD = torch.empty_like(W_KD)
+    out_RD, out_RK, out_KD = torch.empty_like(v_RD), torch.empty_like(h_RK), torch.empty_like(W_KD)
 
     def step() -> None:
-        torch.mm(v_BD, W_KD.T, out=out_BK)
         for _ in range(case.k):
-            torch.mm(v_ND, W_KD.T, out=out_NK)
-            torch.mm(h_NK, W_KD, out=out_ND)
-        torch.mm(v_ND, W_KD.T, out=out_NK)
-        torch.mm(h_BK.T, v_BD, out=out_KD)
-        torch.mm(h_NK.T, v_ND, out=out_KD)
+            torch.mm(v_RD[:N], W_KD.T, out=out_RK[:N])
+            torch.mm(h_RK[:N], W_KD, out=out_RD[:N])
+        torch.mm(v_RD, W_KD.T, out=out_RK)
+        torch.mm(h_RK.T, v_RD, out=out_KD)
 
     return step
 
