@@ -171,6 +171,13 @@ class TestResult:
         assert "(performance_cpu.png)" in text
         assert (tmp_path / "performance_cpu.png").read_bytes().startswith(b"\x89PNG")
 
+    @pytest.mark.parametrize(("load", "busy"), [(0.1, False), (3.0, True)])
+    def test_the_page_says_whether_the_machine_was_busy(self, result, load, busy):
+        loaded = {**result, "load_average": {"before": [load] * 3, "after": [1.0] * 3}, "threads": 1}
+        text = page.page([loaded], {})
+        assert ("other work" in text) == busy
+        assert ", 1 thread\n" in text
+
     @pytest.mark.parametrize(
         ("seconds", "text"), [(2.5, "2.5 s"), (0.0123456, "12.3 ms"), (0.000155, "155 µs"), (1e-7, "0.1 µs")]
     )

@@ -13,6 +13,7 @@ from rich.table import Table
 from irbm.bench.cases import OURS
 from irbm.files import write_bytes
 
+QUIET = 0.5  # load average of a machine that does nothing else
 AXES = {
     "l": "hidden units $l$",
     "D": "visible units $D$",
@@ -93,14 +94,16 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str]) -> str:
 
 def _section(result: dict[str, Any], picture: str | None) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    threads = f", {result['threads']} threads" if result["kind"] == "cpu" else ""
+    count = result["threads"]
+    threads = f", {count} thread{'s' if count > 1 else ''}" if result["kind"] == "cpu" else ""
     before, after = (result["load_average"][when][0] for when in ("before", "after"))
+    busy = " The machine had other work to do as well: times are too long, ratios are fairer." if before > QUIET else ""
     lines = [
         "",
         f"## {result['hardware']}{threads}",
         "",
         f"{versions}. Commit {result['commit']}, {result['date'][:10]}, seed {result['seed']}; "
-        f"load average {before:.1f} before and {after:.1f} after.",
+        f"load average {before:.1f} before and {after:.1f} after.{busy}",
         "",
         "| step | who | median | irbm takes of it |",
         "|---|---|---:|---:|",
