@@ -1,9 +1,8 @@
 """Timings as tables in the terminal, and as the page docs/performance.md with its pictures.
 
-``python -m irbm.bench.page`` writes the page from results/bench_*.json.
+``python -m irbm.bench`` writes the page from results/bench_*.json.
 """
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -81,7 +80,7 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str]) -> str:
     parts = [
         "# Performance",
         "",
-        "Written by `python -m irbm.bench.page` from `results/bench_*.json`, which `irbm bench` wrote: medians of "
+        "Written by `python -m irbm.bench` from `results/bench_*.json`, which `irbm bench` wrote: medians of "
         "repetitions in which all candidates took turns. `irbm` is the infinite RBM with random permutation, growth, "
         "AdaGrad, L1 and max-norm, by the trainer's own step; the others are RBMs of a fixed size. The last "
         "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
@@ -142,15 +141,3 @@ def write_page(folder: str | Path, path: str | Path) -> None:
 def _series(axis: str, timed: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
     """name -> (size, milliseconds) of each point."""
     return {name: [(row[axis], 1e3 * row["seconds"][name]["median"]) for row in timed] for name in timed[0]["seconds"]}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", default="results")
-    parser.add_argument("--out", default="docs/performance.md")
-    args = parser.parse_args()
-    write_page(args.results, args.out)
-
-
-if __name__ == "__main__":
-    main()
