@@ -26,6 +26,7 @@ def small(monkeypatch):
     monkeypatch.setitem(cases.CASES, "cpu", SMALL)
     monkeypatch.setattr(cases, "SCALING", {"l": (3, 5), "k": (1, 2)})
     monkeypatch.setattr(cases, "EPOCH", 2)
+    monkeypatch.setattr(timing, "SETTLED", 0.0)
     monkeypatch.setattr(cases, "GROWTH_SEGMENTS", 2)
     monkeypatch.setattr(cases, "ANNEALING_CHAINS", 4)
     yield
