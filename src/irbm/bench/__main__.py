@@ -1,4 +1,4 @@
-"""Write docs/performance.md from results/bench_*.json."""
+"""Write docs/performance.md from results/bench_*.json (by irbm bench) and thousand_*.json (by experiments.sizes)."""
 
 import argparse
 
