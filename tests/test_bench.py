@@ -3,14 +3,16 @@
 import json
 import sys
 import time
+from dataclasses import replace
 from importlib.metadata import distributions
 
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from irbm import bench, cli
-from irbm.bench import cases, page, peers, steps, timing
+from irbm.bench import cases, errors, page, peers, steps, timing
 from irbm.bench.steps import Case
 
 SMALL = (Case(12, 6, 5, 1), Case(12, 6, 5, 3, 7))
@@ -24,7 +26,10 @@ def small(monkeypatch):
     monkeypatch.setitem(cases.CASES, "cpu", SMALL)
     monkeypatch.setattr(cases, "SCALING", {"l": (3, 5), "k": (1, 2)})
     monkeypatch.setattr(cases, "EPOCH", 2)
-    monkeypatch.setattr(cases, "GROWTH_SEGMENTS", 2)
+    monkeypatch.setattr(timing, "SETTLED", 0.0)
+    monkeypatch.setattr(cases, "GROWTH_STEPS", 40)
+    monkeypatch.setattr(steps, "HELD_SIZES", 3)
+    monkeypatch.setattr(steps, "HELD_STEPS", 64)
     monkeypatch.setattr(cases, "ANNEALING_CHAINS", 4)
     yield
     torch.set_num_threads(before)
@@ -35,7 +40,10 @@ def result():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(cases.CASES, "cpu", SMALL)
         patch.setattr(cases, "SCALING", {"l": (3, 5), "k": (1, 2)})
-        patch.setattr(cases, "GROWTH_SEGMENTS", 2)
+        patch.setattr(cases, "GROWTH_STEPS", 40)
+        patch.setattr(steps, "HELD_SIZES", 3)
+        patch.setattr(steps, "HELD_STEPS", 64)
+        patch.setattr(timing, "SETTLED", 0.0)
         patch.setattr(cases, "ANNEALING_CHAINS", 4)
         return json.loads(json.dumps(cases.run("cpu", scaling=True, repetitions=2, seed=3)))
 
@@ -80,35 +88,43 @@ class TestWhatIsTimed:
         assert (ours.settings.optimizer, ours.settings.persistent, ours.settings.l1 > 0) == ("adagrad", True, True)
 
     @pytest.mark.parametrize("case", SMALL)
-    def test_the_floor_has_every_product_of_the_step(self, case, monkeypatch):
-        """Counted as the trainer does them: 2 k + 4."""
-
-        class Counting(torch.overrides.TorchFunctionMode):
-            products = 0
-
-            def __torch_function__(self, function, types, arguments=(), named=None):
-                linear = (torch.nn.functional.linear, torch.addmm, torch.mm, torch.Tensor.matmul)
-                Counting.products += function in (*linear, torch.Tensor.__matmul__)
-                return function(*arguments, **(named or {}))
-
-        call = steps.products(case, torch.float32, "cpu")
-        with Counting():
-            call()
-        assert Counting.products == 2 * case.k + 4
+    def test_the_floor_has_the_products_of_the_step(self, case):
+        """Counted in operations, at the capacity that the trainer works with."""
         ours = steps.trainer(case, 1, 0, "cpu")
         ours.run_epoch()
-        Counting.products = 0
-        with Counting():
+        with FlopCounterMode(display=False) as of_step:
             ours.step(torch.arange(case.B))
-        assert Counting.products == 2 * case.k + 4
+        floor = steps.products(replace(case, l=ours.machine.capacity), torch.float32, "cpu")
+        with FlopCounterMode(display=False) as of_floor:
+            floor()
+        means = 2 * (case.B + case.n_chains) * case.D  # of the visible units, a vector times a matrix
+        assert of_step.get_total_flops() == of_floor.get_total_flops() + means
 
-    def test_growth_is_timed_between_segments(self):
-        grown = steps.growth(SMALL[0], 2, 0, "cpu")
-        assert grown["first_size"] == 1
+    def test_growth_is_timed_against_the_sizes_it_went_through(self, monkeypatch):
+        """By a clock that ticks once for each unit of a step: held machines of the same sizes take as long."""
+        held, seconds = [], [0.0]
+        real_step, real_trainer = steps.Trainer.step, steps.trainer
+
+        def step(self, rows):
+            real_step(self, rows)
+            seconds[0] += float(self.machine.size)
+
+        def trainer(case, *rest, grows=False):
+            held.extend([] if grows else [case.l])
+            return real_trainer(case, *rest, grows=grows)
+
+        monkeypatch.setattr(steps.Trainer, "step", step)
+        monkeypatch.setattr(steps, "trainer", trainer)
+        monkeypatch.setattr(time, "perf_counter", lambda: seconds[0])
+        grown = steps.growth(Case(12, 6, 20, 1), 80, 2, 0, "cpu")
+        assert grown["first_size"] == 1 == held[0]
         assert grown["last_size"] > 1
-        assert grown["steps"] == 64
-        assert grown["growing"] > 0
-        assert grown["held"] > 0
+        assert grown["last_size"] == held[-1]
+        assert held == sorted(held)
+        assert len(held) == 3
+        assert grown["steps"] == 128  # where the last segment of 160 steps began
+        assert grown["held"] == sum(held) / 3
+        assert grown["growing"] == pytest.approx(grown["held"], rel=0.2)
 
     def test_the_plain_peer_learns(self):
         """Its mean activity moves to the data's: it is a working RBM, not a sketch of one."""
@@ -142,6 +158,24 @@ class TestWhatIsTimed:
     @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # its own
     def test_rbms_takes_a_step(self):
         peers.rbms(SMALL[1], 0, "cpu")()
+
+
+class TestErrors:
+    def test_of_a_product_that_is_off_by_one_place(self):
+        x, y = torch.eye(4), 2 * torch.eye(4)
+        found = 2 * torch.eye(4)
+        found[1, 2] = 0.5  # the exact product's root mean square is 1
+        assert errors.error(found, x, y) == {"largest": 0.5, "rms": 0.125}
+
+    def test_by_precision(self, monkeypatch):
+        """Half precision is off by 2^-9 of the numbers; the parts stand in for it here as exact products."""
+        monkeypatch.setattr(errors, "_split_activations", lambda v, W: (v.double() @ W.T.double()).float())
+        monkeypatch.setattr(errors, "_split_gradient", lambda p, v: (p.T.double() @ v.double()).float())
+        found = errors.of_products(Case(200, 30, 40, 1), 0, "cpu")
+        for of in found.values():
+            assert of["split bfloat16"]["largest"] < 1e-6
+            assert of["float32"]["largest"] < 1e-5
+            assert 1e-4 < of["bfloat16"]["rms"] < of["bfloat16"]["largest"] < 0.05
 
 
 class TestResult:
@@ -178,6 +212,29 @@ class TestResult:
         assert f"torch {result['versions']['torch']}" in text
         assert "(performance_cpu.png)" in text
         assert (tmp_path / "performance_cpu.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_the_page_has_whole_runs_memory_and_errors(self, result, tmp_path):
+        ours = {**result, "errors": {"name": "12 x 6", "activations": {"float32": {"largest": 2e-7, "rms": 1e-8}}}}
+        ours["steps"] = [{**row, "peak_bytes": 3 * 2**20} for row in result["steps"]]
+        (tmp_path / "bench_cpu.json").write_text(json.dumps(ours))
+        run = {
+            "dataset": "digits", "note": "of 8 x 8", "device": "a GPU", "commit": "abc",
+            "settings": {"persistent": False, "gibbs_steps": 25, "batch_size": 100, "n_iter": 1000},
+            "runs": [{"seconds": 61.2, "last": {"n_components": 77}}],
+        }  # fmt: skip
+        (tmp_path / "thousand_digits.json").write_text(json.dumps(run))
+        page.write_page(tmp_path, tmp_path / "performance.md")
+        text = (tmp_path / "performance.md").read_text()
+        assert "digits (of 8 x 8), CD-25, minibatch 100, 1000 epochs on a GPU: 61 s to l = 77. Commit abc." in text
+        assert text.count(": 3.0 MiB.") == len(SMALL)
+        assert "activations (12 x 6) against float64, as a share of their root mean square: 2.0e-07 in float32." in text
+
+    @pytest.mark.parametrize(("load", "busy"), [(0.1, False), (3.0, True)])
+    def test_the_page_says_whether_the_machine_was_busy(self, result, load, busy):
+        loaded = {**result, "load_average": {"before": [load] * 3, "after": [1.0] * 3}, "threads": 1}
+        text = page.page([loaded], {})
+        assert ("other work" in text) == busy
+        assert ", 1 thread\n" in text
 
     @pytest.mark.parametrize(
         ("seconds", "text"), [(2.5, "2.5 s"), (0.0123456, "12.3 ms"), (0.000155, "155 µs"), (1e-7, "0.1 µs")]

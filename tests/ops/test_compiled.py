@@ -172,6 +172,12 @@ class TestUpdate:
         assert w[1, 2].isnan()
         assert not w[[0, 2]].isnan().any()
 
+    def test_an_infinite_rate_warns_of_nothing_by_itself(self):
+        """The trainer finds parameters that ran away; an update must get that far."""
+        w = torch.ones(2, 3)
+        compiled.update_weights_(w, w.clone(), w.clone(), torch.ones(2), torch.tensor(np.inf), 0.0, 0.0, None)
+        assert w.isinf().all()
+
 
 def philox(counter, key, rounds):
     """Philox4x32 in Python's own integers."""

@@ -10,15 +10,16 @@ from typing import Any
 
 import torch
 
-from irbm.bench import peers, steps
+from irbm.bench import errors, peers, steps
 from irbm.bench.steps import Case
 from irbm.bench.timing import Call, Timing, interleaved
 from irbm.experiments.results import stamp
+from irbm.ops.dispatch import has_products
 
 OURS = "irbm"
 CASES: dict[str, tuple[Case, ...]] = {
     "cpu": (Case(784, 500, 100, 1), Case(784, 500, 100, 10), Case(64, 100, 50, 1)),
-    "cuda": (Case(784, 640, 100, 10), Case(784, 640, 100, 10, 1000)),
+    "cuda": (Case(784, 640, 100, 10), Case(784, 640, 100, 10, 1000), Case(784, 4000, 100, 10, 1000)),
 }
 SCALING: dict[str, tuple[int, ...]] = {
     "l": (100, 200, 500, 1000, 2000, 4000),
@@ -29,7 +30,8 @@ SCALING: dict[str, tuple[int, ...]] = {
 }
 FLOORS = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16)}
 EPOCH = 32  # steps of the trainer timed together
-GROWTH_SEGMENTS = 8
+SERIES_EPOCH = {"cpu": 8, "cuda": 32}  # the same in a series, which has large sizes
+GROWTH_STEPS, GROWTH_PASSES = 500, 4  # as many steps to a pass as the paper's 50,000 examples
 ANNEALING_CHAINS, ANNEALING_POINTS = 100, 21
 SERIES_REPETITIONS = 5
 PACKAGES = ("scikit-learn", "numba", "scipy", "rbms")
@@ -58,6 +60,8 @@ def run(
         "load_average": {"before": load, "after": os.getloadavg()},
         **stamp(device),
     }
+    if has_products(torch.empty(1, 1, device=device), 1):
+        result["errors"] = _errors(kind[0], seed, device)
     result["versions"] |= {name: version for name in PACKAGES if (version := _version(name))}
     return result
 
@@ -67,12 +71,13 @@ def _step(
 ) -> dict[str, Any]:
     """Our step with its floors and, but for a series, its peers."""
     report(case.name)
-    calls = {OURS: (steps.training(case, EPOCH, seed, device), EPOCH)}
+    n = SERIES_EPOCH[device.type] if alone else EPOCH
+    calls = {OURS: (steps.training(case, n, seed, device), n)}
     for dtype in FLOORS[device.type]:
         name = str(dtype).removeprefix("torch.")
-        calls[f"its matrix products in {name}"] = (_repeated(steps.products(case, dtype, device), EPOCH), EPOCH)
+        calls[f"its matrix products in {name}"] = (_repeated(steps.products(case, dtype, device), n), n)
     for name, peer in {} if alone else peers.able(case, device).items():
-        calls[name] = (_repeated(peer(case, seed, device), EPOCH), EPOCH)
+        calls[name] = (_repeated(peer(case, seed, device), n), n)
     timed = interleaved(calls, repetitions, device)
     row: dict[str, Any] = {"name": case.name, **asdict(case), "seconds": _seconds(timed)}
     if device.type == "cuda":
@@ -116,7 +121,11 @@ def _annealing(
 
 def _growth(case: Case, seed: int, device: torch.device, report: Callable[[str], None]) -> dict[str, Any]:
     report("growth")
-    return {"name": replace(case, l=1).name, **steps.growth(case, GROWTH_SEGMENTS, seed, device)}
+    return {"name": replace(case, l=1).name, **steps.growth(case, GROWTH_STEPS, GROWTH_PASSES, seed, device)}
+
+
+def _errors(case: Case, seed: int, device: torch.device) -> dict[str, Any]:
+    return {"name": f"{case.D} x {case.l}, {case.B} examples", **errors.of_products(case, seed, device)}
 
 
 def _scaling(

@@ -1,10 +1,10 @@
 """Timings as tables in the terminal, and as the page docs/performance.md with its pictures.
 
-``python -m irbm.bench.page`` writes the page from results/bench_*.json.
+``python -m irbm.bench`` writes the page from results/bench_*.json and thousand_*.json.
 """
 
-import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from irbm.bench.cases import OURS
 from irbm.files import write_bytes
 
+QUIET = 0.5  # load average of a machine that does nothing else
 AXES = {
     "l": "hidden units $l$",
     "D": "visible units $D$",
@@ -47,6 +48,34 @@ def growth_line(growth: dict[str, Any]) -> str:
     )
 
 
+def memory_lines(result: dict[str, Any]) -> list[str]:
+    rows_ = (row for row in result["steps"] if "peak_bytes" in row)
+    return [f"Peak memory of {row['name']}: {row['peak_bytes'] / 2**20:.1f} MiB." for row in rows_]
+
+
+def error_lines(result: dict[str, Any]) -> list[str]:
+    """The largest error of each product by precision, as a share of the product's root mean square."""
+    found = dict(result.get("errors", {}))  # only of GPUs
+    sizes = found.pop("name", None)
+    return [
+        f"Largest error of the {what} ({sizes}) against float64, as a share of their root mean square: "
+        + ", ".join(f"{errors['largest']:.1e} in {how}" for how, errors in of.items())
+        + "."
+        for what, of in found.items()
+    ]
+
+
+def run_line(run: dict[str, Any]) -> str:
+    """A whole run at the paper's settings."""
+    settings = run["settings"]
+    kind = f"{'P' if settings['persistent'] else ''}CD-{settings['gibbs_steps']}"
+    times = ", ".join(f"{r['seconds']:.0f} s to l = {r['last']['n_components']}" for r in run["runs"])
+    return (
+        f"{run['dataset']} ({run['note']}), {kind}, minibatch {settings['batch_size']}, {settings['n_iter']} epochs "
+        f"on {run['device']}: {times}. Commit {run['commit']}."
+    )
+
+
 # -- the terminal -----------------------------------------------------------------------------------------------
 
 
@@ -56,9 +85,10 @@ def tables(result: dict[str, Any]) -> list[Table]:
     made = [_table(titles[part], result[part]) for part in titles]
     if result["scaling"]:
         made.append(_table("scaling", [row for series in result["scaling"].values() for row in series]))
-    grown = Table(title="growth", show_header=False)
-    grown.add_row(growth_line(result["growth"]))
-    return [*made, grown]
+    also = Table(title="growth, memory, precision", show_header=False)
+    for line in (growth_line(result["growth"]), *memory_lines(result), *error_lines(result)):
+        also.add_row(line)
+    return [*made, also]
 
 
 def _table(title: str, timed: list[dict[str, Any]]) -> Table:
@@ -75,12 +105,12 @@ def _table(title: str, timed: list[dict[str, Any]]) -> Table:
 # -- the page ---------------------------------------------------------------------------------------------------
 
 
-def page(results: list[dict[str, Any]], pictures: dict[str, str]) -> str:
-    """The page in Markdown; ``pictures`` maps a kind of device to the file of its plot."""
+def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence[dict[str, Any]] = ()) -> str:
+    """The page in Markdown; ``pictures`` maps a kind of device to the file of its plot; ``runs`` are whole ones."""
     parts = [
         "# Performance",
         "",
-        "Written by `python -m irbm.bench.page` from `results/bench_*.json`, which `irbm bench` wrote: medians of "
+        "Written by `python -m irbm.bench` from `results/bench_*.json`, which `irbm bench` wrote: medians of "
         "repetitions in which all candidates took turns. `irbm` is the infinite RBM with random permutation, growth, "
         "AdaGrad, L1 and max-norm, by the trainer's own step; the others are RBMs of a fixed size. The last "
         "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
@@ -88,19 +118,24 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str]) -> str:
     ]
     for result in results:
         parts += _section(result, pictures.get(result["kind"]))
+    if runs:
+        parts += ["", "## Whole runs", "", "Compilation, growth and every epoch's end are within the time."]
+        parts += [line for run in runs for line in ("", run_line(run))]
     return "\n".join(parts) + "\n"
 
 
 def _section(result: dict[str, Any], picture: str | None) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    threads = f", {result['threads']} threads" if result["kind"] == "cpu" else ""
+    count = result["threads"]
+    threads = f", {count} thread{'s' if count > 1 else ''}" if result["kind"] == "cpu" else ""
     before, after = (result["load_average"][when][0] for when in ("before", "after"))
+    busy = " The machine had other work to do as well: times are too long, ratios are fairer." if before > QUIET else ""
     lines = [
         "",
         f"## {result['hardware']}{threads}",
         "",
         f"{versions}. Commit {result['commit']}, {result['date'][:10]}, seed {result['seed']}; "
-        f"load average {before:.1f} before and {after:.1f} after.",
+        f"load average {before:.1f} before and {after:.1f} after.{busy}",
         "",
         "| step | who | median | irbm takes of it |",
         "|---|---|---:|---:|",
@@ -108,9 +143,7 @@ def _section(result: dict[str, Any], picture: str | None) -> list[str]:
     for row in (*result["steps"], *result["annealing"]):
         lines += [_line(row["name"] if not i else "", *cells) for i, cells in enumerate(rows(row))]
     lines += ["", f"Growth, minibatch and chains as in the first row. {growth_line(result['growth'])}"]
-    for row in result["steps"]:
-        if "peak_bytes" in row:
-            lines += ["", f"Peak memory of {row['name']}: {row['peak_bytes'] / 2**20:.1f} MiB."]
+    lines += [part for line in (*memory_lines(result), *error_lines(result)) for part in ("", line)]
     if picture:
         lines += ["", f"![A step's time over its sizes]({picture})"]
     return lines
@@ -133,21 +166,10 @@ def write_page(folder: str | Path, path: str | Path) -> None:
             series = {AXES[axis]: (axis, timed) for axis, timed in result["scaling"].items()}
             lines = {label: _series(axis, timed) for label, (axis, timed) in series.items()}
             write_bytes(path.with_name(pictures[result["kind"]]), plots.to_png(plots.scaling(lines)))
-    write_bytes(path, page(results, pictures).encode())
+    runs = [json.loads(file.read_text()) for file in sorted(Path(folder).glob("thousand_*.json"))]
+    write_bytes(path, page(results, pictures, runs).encode())
 
 
 def _series(axis: str, timed: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
     """name -> (size, milliseconds) of each point."""
     return {name: [(row[axis], 1e3 * row["seconds"][name]["median"]) for row in timed] for name in timed[0]["seconds"]}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", default="results")
-    parser.add_argument("--out", default="docs/performance.md")
-    args = parser.parse_args()
-    write_page(args.results, args.out)
-
-
-if __name__ == "__main__":
-    main()

@@ -4,7 +4,7 @@ Shapes: B examples, N chains, D visible units, l hidden units, k Gibbs steps.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from irbm.training.trainer import SEGMENT
 SHARE_ON = 0.2  # of the visible units in the examples
 WEIGHT_SCALE = 0.05
 REGROUPED = 0.8  # of the units, before each step
+HELD_SIZES, HELD_STEPS = 9, 4 * SEGMENT  # to compare growth with
 
 
 @dataclass(frozen=True)
@@ -83,22 +84,19 @@ def training(case: Case, n_batches: int, seed: int, device: torch.device | str) 
 
 
 def products(case: Case, dtype: torch.dtype, device: torch.device | str) -> Call:
-    """The matrix products of one step and nothing else: its floor in this precision."""
-    v_BD = torch.rand(case.B, case.D, device=device).to(dtype)
-    v_ND = torch.rand(case.n_chains, case.D, device=device).to(dtype)
-    h_BK, h_NK = (torch.rand(n, case.l, device=device).to(dtype) for n in (case.B, case.n_chains))
+    """The matrix products of one step and nothing else, both phases in one batch of R = B + N: its floor."""
+    R, N = case.B + case.n_chains, case.n_chains
+    v_RD = torch.rand(R, case.D, device=device).to(dtype)
+    h_RK = torch.rand(R, case.l, device=device).to(dtype)
     W_KD = torch.rand(case.l, case.D, device=device).to(dtype)
-    out_BK, out_NK, out_ND = torch.empty_like(h_BK), torch.empty_like(h_NK), torch.empty_like(v_ND)
-    out_KD = torch.empty_like(W_KD)
+    out_RD, out_RK, out_KD = torch.empty_like(v_RD), torch.empty_like(h_RK), torch.empty_like(W_KD)
 
     def step() -> None:
-        torch.mm(v_BD, W_KD.T, out=out_BK)
         for _ in range(case.k):
-            torch.mm(v_ND, W_KD.T, out=out_NK)
-            torch.mm(h_NK, W_KD, out=out_ND)
-        torch.mm(v_ND, W_KD.T, out=out_NK)
-        torch.mm(h_BK.T, v_BD, out=out_KD)
-        torch.mm(h_NK.T, v_ND, out=out_KD)
+            torch.mm(v_RD[:N], W_KD.T, out=out_RK[:N])
+            torch.mm(h_RK[:N], W_KD, out=out_RD[:N])
+        torch.mm(v_RD, W_KD.T, out=out_RK)
+        torch.mm(h_RK.T, v_RD, out=out_KD)
 
     return step
 
@@ -135,41 +133,49 @@ def annealing(D: int, l: int, n_chains: int, n_points: int, seed: int, device: t
 
 
 class _Clock(Callback):
-    """The size and the time at the start of each segment."""
+    """The step, the size and the time at the start of each segment."""
 
     def __init__(self) -> None:
+        self.steps: list[int] = []
         self.sizes: list[int] = []
         self.seconds: list[float] = []
 
     def after_segment(self, trainer: Trainer) -> None:
+        self.steps.append(trainer.state.step)
         self.sizes.append(int(trainer.machine.size))  # the host waits for the device here
         self.seconds.append(time.perf_counter())
 
+    def mean(self) -> float:
+        """Seconds a step."""
+        return (self.seconds[-1] - self.seconds[0]) / (self.steps[-1] - self.steps[0])
 
-def growth(case: Case, n_segments: int, seed: int, device: torch.device | str) -> dict[str, float]:
-    """Mean seconds a step from one unit on, and of machines held at the sizes in the middle of each segment."""
-    clock = _Clock()
-    growing = trainer(Case(case.D, 1, case.B, case.k, case.N), (n_segments + 1) * SEGMENT, seed, device, grows=True)
-    growing.callbacks = (clock,)
-    growing.run_epoch()
-    grown = (clock.seconds[-1] - clock.seconds[0]) / (n_segments * SEGMENT)
-    held = [
-        _held(Case(case.D, (first + last) // 2, case.B, case.k, case.N), seed, device)
-        for first, last in zip(clock.sizes[:-1], clock.sizes[1:], strict=True)
-    ]
+
+def growth(case: Case, n_batches: int, n_passes: int, seed: int, device: torch.device | str) -> dict[str, float]:
+    """Mean seconds a step of a run from one unit on, and of machines held at sizes taken evenly from it.
+
+    The run is taken twice, so that no kernel is compiled in the second, which counts.
+    """
+    for _ in range(2):
+        growing = _timed(replace(case, l=1), n_batches, n_passes, seed, device, grows=True)
+    places = [round(i * (len(growing.sizes) - 1) / (HELD_SIZES - 1)) for i in range(HELD_SIZES)]
+    # The first of two passes warms up.
+    held = [_timed(replace(case, l=growing.sizes[i]), HELD_STEPS, 2, seed, device, last=True).mean() for i in places]
     return {
-        "first_size": clock.sizes[0],
-        "last_size": clock.sizes[-1],
-        "steps": n_segments * SEGMENT,
-        "growing": grown,
+        "first_size": growing.sizes[0],
+        "last_size": growing.sizes[-1],
+        "steps": growing.steps[-1],
+        "growing": growing.mean(),
         "held": sum(held) / len(held),
     }
 
 
-def _held(case: Case, seed: int, device: torch.device | str) -> float:
-    """Mean seconds a step at one size, in the second of two segments."""
-    clock = _Clock()
-    still = trainer(case, 3 * SEGMENT, seed, device)
-    still.callbacks = (clock,)
-    still.run_epoch()
-    return (clock.seconds[2] - clock.seconds[1]) / SEGMENT
+def _timed(
+    case: Case, n_batches: int, n_passes: int, seed: int, device: torch.device | str, *,
+    grows: bool = False, last: bool = False,
+) -> _Clock:  # fmt: skip
+    """The clock of a run, or of its last pass alone."""
+    ours, clock = trainer(case, n_batches, seed, device, grows=grows), _Clock()
+    for i in range(n_passes):
+        ours.callbacks = () if last and i < n_passes - 1 else (clock,)
+        ours.run_epoch()
+    return clock

@@ -9,6 +9,7 @@ import torch
 
 Call = Callable[[], None]
 WARM_UPS = 2
+SETTLED = 0.1  # seconds after which the threads of the candidate before have gone to sleep: each library has its own
 
 
 class Timing(NamedTuple):
@@ -37,6 +38,7 @@ def interleaved(
 def _seconds(call: Call, device: torch.device) -> float:
     if device.type == "cuda":
         return _cuda_seconds(call, device)
+    time.sleep(SETTLED)
     began = time.perf_counter()
     call()
     return time.perf_counter() - began

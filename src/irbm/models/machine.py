@@ -348,30 +348,44 @@ class Machine:
             reach = reach * label_BC[..., None]
         elif y_B is not None:
             label_BC = self._one_hot(y_B)
-        return self._mean_gradients(v_BD, label_BC, reach, torch.sigmoid(a))
+        return self._gradients(v_BD, label_BC, reach, torch.sigmoid(a), self._even_shares(len(v_BD)))
 
-    def phase_gradients(self, v_BD: Tensor, y_B: Tensor | None, reach_BK: Tensor, active_BK: Tensor) -> Gradients:
-        """The same from what a phase knows of the hidden side; ``reach_BK`` must be zero for padding."""
-        return self._mean_gradients(v_BD, None if y_B is None else self._one_hot(y_B), reach_BK, active_BK)
+    def phase_gradients(
+        self, v_BD: Tensor, y_B: Tensor | None, reach_BK: Tensor, active_BK: Tensor, share_B: Tensor | None = None
+    ) -> Gradients:
+        """The same from what a phase knows of the hidden side; ``reach_BK`` must be zero for padding.
+
+        ``share_B`` weighs the examples, in place of a mean: data less samples is one call.
+        """
+        label_BC = None if y_B is None else self._one_hot(y_B)
+        share_B = self._even_shares(len(v_BD)) if share_B is None else share_B
+        return self._gradients(v_BD, label_BC, reach_BK, active_BK, share_B)
+
+    def _even_shares(self, n: int) -> Tensor:
+        return self.weights.new_full((n,), 1.0 / n)
 
     def _one_hot(self, y_B: Tensor) -> Tensor:
         # Not torch's one_hot: that looks at the values, which would make the host wait for the device.
         return (y_B[:, None] == torch.arange(self.n_classes, device=y_B.device)).to(self.weights.dtype)
 
-    def _mean_gradients(self, v_BD: Tensor, label_BC: Tensor | None, reach: Tensor, active: Tensor) -> Gradients:
-        """-E[reach active v], ... over the batch. ``reach`` is (B, K), or (B, C, K) weighted by the label."""
-        n = len(v_BD)
-        on = reach * active * (-1.0 / n)  # scaled here, where it is small: (K, D) would take two passes more
-        per_label = on.dim() == 3
+    def _gradients(
+        self, v_BD: Tensor, label_BC: Tensor | None, reach: Tensor, active: Tensor, share_B: Tensor
+    ) -> Gradients:
+        """-sum share reach active v, ... over the batch. ``reach`` is (B, K), or (B, C, K) weighted by the label."""
+        per_label = reach.dim() == 3
+        # Weighed here, where it is small: the gradient of the weights would take more passes.
+        on = reach * active * (-share_B[:, None, None] if per_label else -share_B[:, None])
         on_BK, reach_BK = (on.sum(1), reach.sum(1)) if per_label else (on, reach)
-        slope_K = self.depth.penalty_slopes(self.hidden_bias)
         label_weights = None
         if label_BC is not None:
             label_weights = on.sum(0).T if per_label else on.T @ label_BC
+        hidden_bias = on_BK.sum(0)
+        if self.depth.sloped:
+            hidden_bias = hidden_bias + (share_B @ reach_BK) * self.depth.penalty_slopes(self.hidden_bias)
         return Gradients(
             weights=on_BK.T @ v_BD,
-            hidden_bias=on_BK.sum(0) + reach_BK.sum(0) * slope_K / n,
-            visible_bias=-v_BD.mean(0),
+            hidden_bias=hidden_bias,
+            visible_bias=-(share_B @ v_BD),
             label_weights=label_weights,
-            label_bias=None if label_BC is None else -label_BC.mean(0),
+            label_bias=None if label_BC is None else -(share_B @ label_BC),
         )

@@ -4,7 +4,7 @@ Every function has a slow twin made of the reference operations, with the same s
 can run, as ``available`` says, and the reference takes over.
 
 Shapes: B examples, K hidden units (padding included), D visible units. A loop over rows is shared among as many threads
-as torch has, where there is much to do; no result depends on it.
+as torch has, where there is enough to do; no result depends on it.
 
 Precision: gains are added up in float64, because t reaches thousands while z is decided by its differences; what is
 left after subtracting the largest t is float32. ``exp`` and ``log1p`` are polynomials, good to 2e-7, which the compiler
@@ -32,7 +32,7 @@ except ImportError:  # no kernel can run then, as ``available`` says
 
 KINDS: dict[Kind, int] = {"fixed": 0, "ordered": 1, "infinite": 2}
 FIXED, INFINITE = KINDS["fixed"], KINDS["infinite"]
-SHARED_FROM = 500_000  # elements, about a millisecond: many times what it costs to wake other threads
+SHARED_FROM = 20_000  # elements from which another thread gains more than it costs to wake
 NEGLIGIBLE = 2.0**-50
 """Probabilities below it are written as 0: products of them leave float32's normal range, where the processor is so
 slow that the gradient's matrix product took fifteen times as long."""
@@ -75,7 +75,7 @@ prange: Any = range if numba is None else numba.prange
 class _Kernel:
     """A loop over rows, compiled twice: for one thread, and to be shared among many."""
 
-    shared = True  # may be, where there is much to do
+    shared = True  # may be, where there is enough to do
     _lock = Lock()  # not every threading layer of numba bears two callers at a time
 
     def __init__(self, function: Any) -> None:

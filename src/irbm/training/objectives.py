@@ -8,7 +8,6 @@ from torch import Tensor
 from irbm.models import Gradients, Machine, sweeps
 from irbm.ops import dispatch
 from irbm.ops import reference as ops
-from irbm.ops.dispatch import Hidden
 from irbm.ops.noise import Noise
 from irbm.training.chains import Chains, advance_
 from irbm.training.settings import Settings
@@ -42,12 +41,20 @@ def generative(
     """-ln p(v) or -ln p(v, y): data against samples of the model. Eqs. 7 and 22."""
     if y_B is None and sweeps.suit(machine, len(v_BD) + max(len(v_BD), len(chains))):
         return _on_tensor_cores(machine, v_BD, chains, settings, noise)
-    positive = machine.hidden(v_BD, y_B, noise)
+    n = len(v_BD)
     v_ND, y_N = advance_(chains, machine, v_BD, y_B, noise, settings.gibbs_steps)
-    negative = machine.hidden(v_ND, y_N, noise)
-    data = _phase_gradients(machine, v_BD, y_B, positive, settings)
-    model = _phase_gradients(machine, v_ND, y_N, negative, settings)
-    return Phases(_combined(data, model, factor=-1.0), positive.z_B, negative.z_B, positive.mode_B)
+    v_RD = torch.cat([v_BD, v_ND])  # data, then samples: one batch for both phases
+    y_R = None if y_B is None or y_N is None else torch.cat([y_B, y_N])
+    hidden = machine.hidden(v_RD, y_R, noise)
+    reach_RK = _reach_of(machine, hidden.z_B) if settings.gradient == "sampled" else hidden.reach_BK
+    found = machine.phase_gradients(v_RD, y_R, reach_RK, hidden.active_BK, _shares(v_BD, v_ND))
+    return Phases(found, hidden.z_B[:n], hidden.z_B[n:], hidden.mode_B[:n])
+
+
+def _shares(v_BD: Tensor, v_ND: Tensor) -> Tensor:
+    """What each row counts in the mean over data less the mean over samples."""
+    n, m = len(v_BD), len(v_ND)
+    return torch.cat([v_BD.new_full((n,), 1.0 / n), v_BD.new_full((m,), -1.0 / m)])
 
 
 def _on_tensor_cores(machine: Machine, v_BD: Tensor, chains: Chains, settings: Settings, noise: Noise) -> Phases:
@@ -64,15 +71,6 @@ def _on_tensor_cores(machine: Machine, v_BD: Tensor, chains: Chains, settings: S
         draws = torch.cat([of_data, draws])
     found, z_R, mode_R = of_machine.gradients(v_RD, n, draws, sampled=settings.gradient == "sampled")
     return Phases(found, z_R[:n], z_R[n:], mode_R[:n])
-
-
-def _phase_gradients(
-    machine: Machine, v_BD: Tensor, y_B: Tensor | None, hidden: Hidden, settings: Settings
-) -> Gradients:
-    reach_BK = hidden.reach_BK
-    if settings.gradient == "sampled":
-        reach_BK = _reach_of(machine, hidden.z_B)
-    return machine.phase_gradients(v_BD, y_B, reach_BK, hidden.active_BK)
 
 
 def discriminative(machine: Machine, v_BD: Tensor, y_B: Tensor, settings: Settings, noise: Noise) -> Phases:
