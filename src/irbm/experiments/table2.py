@@ -28,6 +28,7 @@ MODELS = {  # setting of the classification experiment
 PAIRS = {"hybrid": "hybrid_ordinary", "discriminative": "discriminative_ordinary"}
 UNITS = {MNIST: 600, CALTECH: 600, DIGITS: 20}  # of the greedy machine
 QUICK: dict[str, dict[str, Any]] = {"classrbm": {"n_components": 20}, "classrbm_hybrid": {"n_components": 30}}
+QUICK_EPOCHS = 10
 PAPER: dict[str, dict[str, tuple[int, float]]] = {  # size, error in %
     MNIST: {"ClassRBM, dis.": (500, 1.81), "ClassRBM, hybrid": (1500, 1.28), "Dis-iRBM, dis.": (382, 2.20),
             "Dis-iRBM, hybrid": (416, 1.71), GREEDY: (600, 2.2), "Dis-iRBM RP, dis.": (489, 1.92),
@@ -46,8 +47,8 @@ def run(lab: Lab) -> dict[str, Any]:
                 _greedy_rows(lab, name, seeds)
             else:
                 setting = MODELS[model]
-                epochs = lab.epochs and lab.n_iter(classification.settings_of(name, setting)["n_iter"])
-                changes = {"n_iter": epochs} | (QUICK.get(setting, {}) if lab.quick else {})
+                full = QUICK_EPOCHS if lab.quick else classification.settings_of(name, setting)["n_iter"]
+                changes = {"n_iter": lab.n_iter(full)} | (QUICK.get(setting, {}) if lab.quick else {})
                 lab.classify([(name, setting, seed) for seed in seeds], changes, result_of)
     return result_of(lab.earlier().get("runs", []))
 
