@@ -87,6 +87,7 @@ def image_grids(grids: Mapping[str, NDArray[Any]], columns: int = 10, *, divergi
         _bare(axes)
         axes.set_facecolor(GAP)
         axes.imshow(tiles, cmap=colours, vmin=lowest, vmax=limit, interpolation="nearest")
+        axes.set_anchor("N")
         axes.set_title(name, fontsize=9, color=INK, loc="left")
     for axes in panels[len(grids) :]:
         axes.set_axis_off()

@@ -37,7 +37,7 @@ def run(lab: Lab) -> dict[str, Any]:
                 "seed": done.training.seed,
                 "sizes": [row.n_components for row in history],
                 "effective_size": history[-1].effective_size,
-                "seconds": sum(row.seconds for row in history),
+                "training_seconds": sum(row.seconds for row in history),
             }
         )
     settings = {name: settings_table(paper.density(name, lab.n_iter(EPOCHS[name]))) for name in datasets}

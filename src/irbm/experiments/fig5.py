@@ -68,7 +68,7 @@ def figures(run: Run) -> dict[str, Any]:
             "mean": float(likeliest.mean()), "min": lowest, "1 %": low, "99 %": high, "max": highest,
         },
         "share_above_regrouped": float((likeliest > last.regrouped).mean()),
-        "seconds": sum(row.seconds for row in run.history()),
+        "training_seconds": sum(row.seconds for row in run.history()),
     }  # fmt: skip
 
 
@@ -110,7 +110,7 @@ def _verdict(result: dict[str, Any], dataset: str) -> str:
     }
     above = [r["share_above_regrouped"] for r in own if r["regroup"]]
     text = (
-        f"On {TITLES[dataset]} RP puts {min(above):.2%} or more of the likeliest z above M_T (the paper: all), and "
+        f"On {TITLES[dataset]} RP puts at least {min(above):.2%} of the likeliest z above M_T (the paper: all), and "
         f"98 % of the examples within {width[True]:.0f} units of each other, against {width[False]:.0f} without."
     )
     if dataset in RANGE:

@@ -42,7 +42,7 @@ def figures(run: Run) -> dict[str, Any]:
         "regrouped": m,
         "mean_log_p_z_up_to_m": order_invariance(machine, X, m),
         "in_other_orders": others,
-        "seconds": sum(row.seconds for row in run.history()),
+        "training_seconds": sum(row.seconds for row in run.history()),
     }
 
 

@@ -44,7 +44,7 @@ def run(lab: Lab) -> dict[str, Any]:
             "seed": done.training.seed,
             "n_components": done.history()[-1].n_components,
             "neighbour_correlation": neighbour_correlation(filters(done)),
-            "seconds": sum(row.seconds for row in done.history()),
+            "training_seconds": sum(row.seconds for row in done.history()),
         }
         for done in lab.train(trainings(lab, seeds))
     ]

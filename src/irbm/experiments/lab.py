@@ -191,7 +191,8 @@ class Lab:
             "quick": self.quick,
             "notes": {name: load(name).note for name in result["datasets"]},
             **result,
-            "wall_seconds": time.perf_counter() - self.began,
+            "wall_seconds": _seconds(result, "wall_seconds") or time.perf_counter() - self.began,
+            "training_seconds": _seconds(result, "training_seconds"),
             **stamp(self.device),
         }
         write_json(self.file, whole)
@@ -213,7 +214,10 @@ class Lab:
         for place in places:
             own = identity(self, *place)
             if place not in rows or rows[place]["identity"] != own:
-                rows[place] = {"place": list(place), "identity": own, **found(self, *place), **stamp(self.device)}
+                began = time.perf_counter()
+                row = found(self, *place)
+                about = {"place": list(place), "identity": own, "wall_seconds": time.perf_counter() - began}
+                rows[place] = {**about, **row, **stamp(self.device)}
                 self.write(result_of(list(rows.values())))
         return result_of(list(rows.values()))
 
@@ -322,6 +326,11 @@ class Lab:
             found = estimate(machine, means_D=X.double().mean(0), examples=X, seed=run.training.seed, budget=budget)
         write_json(file, asdict(found))
         return found
+
+
+def _seconds(result: dict[str, Any], name: str) -> float:
+    """Of all rows and runs of a result together, those of earlier calls included."""
+    return sum(float(part.get(name, 0.0)) for kind in ("rows", "runs") for part in result.get(kind, []))
 
 
 def classify_one(dataset: str, **options: Any) -> dict[str, Any]:

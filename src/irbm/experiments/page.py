@@ -48,7 +48,8 @@ def _provenance(name: str, result: dict[str, Any]) -> str:
     seeds = ", ".join(map(str, result["seeds"]))
     return (
         f"*`irbm reproduce {name}`, seeds {seeds}, on {result['device']}, commit {result['commit']}, "
-        f"{result['date'][:10]}, {result['wall_seconds']:.0f} s in the last call. {notes}.*"
+        f"{result['date'][:10]}; {result['wall_seconds']:.0f} s, trainings (some shared with other figures) "
+        f"{result['training_seconds']:.0f} s. {notes}.*"
     )
 
 

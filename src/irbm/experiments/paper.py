@@ -12,7 +12,7 @@ TITLES = {MNIST: "binarized MNIST", CALTECH: "CalTech101 Silhouettes", DIGITS: "
 DENSITY: dict[str, Settings] = {
     MNIST: Settings(learning_rate=0.05, l1=1e-4, gibbs_steps=10, persistent=True, regroup="adaptive"),
     CALTECH: Settings(learning_rate=0.02, l1=1e-3, gibbs_steps=25, persistent=False, regroup="adaptive"),
-    DIGITS: Settings(learning_rate=0.05, l1=1e-4, gibbs_steps=5, persistent=True, regroup="adaptive"),
+    DIGITS: Settings(learning_rate=0.2, l1=1e-4, gibbs_steps=5, persistent=True, regroup="adaptive"),
 }
 ORDERS = 5  # of eqs. 34 and 35
 
