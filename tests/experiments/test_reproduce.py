@@ -13,6 +13,7 @@ from safetensors import safe_open
 from irbm import cli, data
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
+from irbm.experiments import table2
 from irbm.experiments.lab import Lab, Training, train
 from irbm.training import Settings
 
@@ -86,7 +87,8 @@ def test_a_second_call_does_not_train_again(out, name, monkeypatch):
     before = quick(out, name)
     monkeypatch.setattr(lab_room, "Trainer", None)
     monkeypatch.setattr(lab_room, "estimate", None)
-    monkeypatch.setattr(lab_room, "FrankWolfeRBM", None)
+    monkeypatch.setattr(lab_room, "frank_wolfe", None)
+    monkeypatch.setattr(table2.frank_wolfe, "train_classifier", None)
     monkeypatch.setattr(lab_room.classification, "train", None)
     after = quick(out, name)
     for key in ("rows", "runs"):

@@ -16,12 +16,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from irbm import data
-from irbm.estimators import FrankWolfeRBM
 from irbm.evaluation import partition
 from irbm.evaluation.estimate import estimate
 from irbm.evaluation.partition import LogPartition, Trial
 from irbm.evaluation.permutations import free_energies
-from irbm.experiments import classification
+from irbm.experiments import classification, frank_wolfe
 from irbm.experiments.paper import DIGITS
 from irbm.experiments.results import stamp, write_json
 from irbm.files import read_tensors, write_tensors
@@ -136,7 +135,8 @@ def train(run: Run, advance: Advance = lambda _: None) -> Run:
 def _fresh(run: Run, X: torch.Tensor) -> TrainingState:
     training = run.training
     if training.model == "greedy":
-        state = TrainingState.start(_greedy(run, X), training.settings, training.seed)
+        model = frank_wolfe.greedy(training.dataset, training.n_components, training.seed, device=run.device)
+        state = TrainingState.start(model.machine_, training.settings, training.seed)
         run.keep(state)  # of epoch 0: it is a model of its own
         return state
     depth = Infinite(training.beta) if training.model == "infinite" else Fixed()
@@ -144,12 +144,6 @@ def _fresh(run: Run, X: torch.Tensor) -> TrainingState:
         depth, X.shape[1], n_components=training.n_components, seed=training.seed, device=run.device
     )
     return TrainingState.start(machine, training.settings, training.seed)
-
-
-def _greedy(run: Run, X: torch.Tensor) -> Machine:
-    """The units of Frank and Wolfe's method, with its own settings."""
-    model = FrankWolfeRBM(run.training.n_components, random_state=run.training.seed, device=run.device)
-    return model.fit(X).machine_
 
 
 # -- the lab ------------------------------------------------------------------------------------------------

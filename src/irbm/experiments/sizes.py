@@ -16,19 +16,13 @@ import torch
 
 from irbm import data
 from irbm.evaluation.diagnostics import order_invariance
+from irbm.experiments import paper
 from irbm.experiments.results import stamp, write_json
 from irbm.models import Infinite
 from irbm.training import Settings, Trainer, TrainingState, checkpoint
 from irbm.training.initial import initial_machine
 
-PAPER = {
-    "binarized_mnist": Settings(
-        n_iter=50, learning_rate=0.05, l1=1e-4, gibbs_steps=10, persistent=True, regroup="adaptive"
-    ),
-    "caltech101_silhouettes": Settings(
-        n_iter=300, learning_rate=0.02, l1=1e-3, gibbs_steps=25, persistent=False, regroup="adaptive"
-    ),
-}
+PAPER = {name: paper.density(name, epochs) for name, epochs in {paper.MNIST: 50, paper.CALTECH: 300}.items()}
 
 
 def train(dataset: str, seed: int, n_iter: int, device: str, folder: str | None = None) -> dict[str, Any]:

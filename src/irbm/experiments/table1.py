@@ -63,7 +63,7 @@ def training(dataset: str, model: str, seed: int, lab: Lab) -> Training:
     if model == CLASSIC:
         return Training(dataset=dataset, settings=ordinary, seed=seed, model="fixed", n_components=size)
     n_iter = lab.n_iter(effort.greedy_candidates[-1])
-    tuning = Settings(**frank_wolfe.TUNING[dataset], n_iter=n_iter, regroup=None, max_norm=None)
+    tuning = Settings(**frank_wolfe.TUNING[dataset], n_iter=n_iter, persistent=False, regroup=None, max_norm=None)
     return Training(dataset=dataset, settings=tuning, seed=seed, model="greedy", n_components=size)
 
 
