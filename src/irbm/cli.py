@@ -478,7 +478,11 @@ def reproduce_command(
         jobs=jobs,
     )
     for one in names(name):
-        result = reproduce(one, lab)
+        try:
+            result = reproduce(one, lab)
+        except KeyboardInterrupt:
+            _say(f"{one}: stopped; the same command goes on from there")
+            raise typer.Exit(INTERRUPTED) from None
         _say(f"{one}: {lab.folder / one}.json and .png, {result['wall_seconds']:.0f} s")
 
 

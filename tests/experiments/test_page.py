@@ -109,6 +109,15 @@ def test_every_section_reads_what_its_experiment_wrote(root, out):
     assert "Not run yet" in (root / "docs" / "results.md").read_text(), "quick results are not the page's"
 
 
+def test_what_was_seen_is_said_of_the_picture_that_was_looked_at_alone(root, monkeypatch):
+    run = {"dataset": "binarized_mnist", "regroup": None, "seed": 0, "n_components": 9, "neighbour_correlation": 0.5}
+    found = result("fig8", datasets=["binarized_mnist"], runs=[run, {**run, "regroup": "adaptive"}])
+    (root / "results" / "fig8.json").write_text(json.dumps(found))
+    for date, said in ((found["date"], True), ("2025-01-01T00:00:00", False)):
+        monkeypatch.setitem(page.SEEN, "fig8", {date: "Strokes, and ones."})
+        assert ("Strokes, and ones." in written(root)[0]) is said
+
+
 def test_a_readme_without_the_marks_is_left_alone(root):
     (root / "README.md").write_text("# irbm\n")
     with pytest.raises(ValueError, match=r"README\.md must have"):

@@ -82,6 +82,16 @@ def test_a_mistake_is_one_line_and_status_2(reproduce, tmp_path, arguments, word
     assert not list(tmp_path.iterdir())
 
 
+def test_ctrl_c_says_how_to_go_on(reproduce, tmp_path, monkeypatch):
+    def interrupted(name, lab):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(registry, "reproduce", interrupted)
+    status, said, _ = reproduce("fig4", "--quick", "--device", "cpu", "--out", tmp_path)
+    assert status == 130
+    assert "fig4: stopped; the same command goes on" in said
+
+
 @pytest.mark.parametrize("name", ["fig5", "table1", "table2", "fig7"])
 def test_a_second_call_does_not_train_again(out, name, monkeypatch):
     before = quick(out, name)

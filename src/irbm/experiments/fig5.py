@@ -114,9 +114,10 @@ def _verdict(result: dict[str, Any], dataset: str) -> str:
         f"98 % of the examples within {width[True]:.0f} units of each other, against {width[False]:.0f} without."
     )
     if dataset in RANGE:
-        means = [r["likeliest_z"]["mean"] for r in own if r["regroup"]]
+        means, (low, high) = [r["likeliest_z"]["mean"] for r in own if r["regroup"]], RANGE[dataset]
         text += (
-            f" The means, {min(means):.0f} to {max(means):.0f} over the seeds, stand beside the paper's "
-            f"{RANGE[dataset][0]} to {RANGE[dataset][1]}: seeds alone move the size by more than that range is wide."
+            f" The mean is {min(means):.0f} to {max(means):.0f} over {len(means)} seeds; the paper: {low} to {high}."
         )
+        if max(means) - min(means) > high - low:
+            text += " Seeds alone move the size by more than that range is wide."
     return text

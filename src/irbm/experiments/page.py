@@ -14,6 +14,8 @@ from irbm.experiments.reproduce import EXPERIMENTS
 from irbm.files import write_bytes
 
 BEGIN, END = "<!-- results: written by python -m irbm.experiments.page -->", "<!-- end of results -->"
+# What a person saw in a picture that figures do not tell, by the date of the result: another result, another look.
+SEEN: dict[str, dict[str, str]] = {}
 INTRODUCTION = """# The paper, reproduced
 
 Every table and figure of "On better training the infinite restricted Boltzmann machines" (Peng, Gao and Li), each by
@@ -39,7 +41,9 @@ def _section(name: str, experiment: ModuleType, result: dict[str, Any] | None) -
     if result is None:
         return f"{heading}\n\nNot run yet: `irbm reproduce {name}`."
     picture = f"![{experiment.TITLE}](pictures/{name}.png)"
-    return "\n\n".join([heading, picture, experiment.section(result), _provenance(name, result)])
+    seen = SEEN.get(name, {}).get(result["date"], "")
+    parts = [heading, picture, experiment.section(result), seen, _provenance(name, result)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _provenance(name: str, result: dict[str, Any]) -> str:
