@@ -296,14 +296,17 @@ def depth_histograms(panels: Mapping[str, tuple[NDArray[Any], int]]) -> Figure:
     for axes, (title, (counts, regrouped)) in zip(
         figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
     ):
-        z = np.arange(1, len(counts) + 1)
-        edges = np.linspace(0.5, len(counts) + 0.5, min(100, len(counts)) + 1)
-        axes.hist(z, edges, weights=counts, color=BLUE)
+        l = len(counts)
+        first = max(
+            0, min(regrouped, int(np.flatnonzero(counts)[0])) - l // 20
+        )  # what is empty on the left is left out
+        edges = np.linspace(first + 0.5, l + 0.5, min(60, l - first) + 1)
+        axes.hist(np.arange(1, l + 1), edges, weights=counts, color=BLUE)
         axes.axvline(regrouped + 0.5, color=VERMILION, linestyle="--", linewidth=1.2, label=f"$M_T$ = {regrouped}")
-        axes.axvline(len(counts) + 0.5, color=INK, linewidth=0.8, label=f"$l$ = {len(counts)}")
+        axes.axvline(l + 0.5, color=INK, linewidth=0.8, label=f"$l$ = {l}")
         _label(axes, title, "$z_m$", "test examples")
         _plain_axes(axes)
-        axes.legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper left")
+        axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     return figure
 
 

@@ -77,7 +77,7 @@ def picture(lab: Lab, result: dict[str, Any]) -> Figure:
         shape = examples.image_shape or (1, -1)
         rows = np.linspace(0, len(examples.test.X) - 1, SHOWN).astype(int)
         how = f"{r['n_steps']:,} steps from noise, z = l in the first {r['n_deep']:,}"
-        grids[f"{title}: {how}"] = np.array(r["images"]).reshape(-1, *shape)
+        grids[f"{title}: samples,\n{how}"] = np.array(r["images"]).reshape(-1, *shape)
         grids[f"{title}: test examples"] = examples.test.X[rows].reshape(-1, *shape)
     return plots.image_grids(grids)
 
