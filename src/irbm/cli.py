@@ -477,7 +477,7 @@ def reproduce_command(
         epochs=epochs,
         jobs=jobs,
     )
-    for one in names(name):
+    for one in names(name, lab):
         try:
             result = reproduce(one, lab)
         except KeyboardInterrupt:

@@ -62,6 +62,12 @@ def test_the_help_names_every_experiment(reproduce, monkeypatch):
     assert {f"fig{n}" for n in range(4, 12)} | {"table1", "table2", "beta"} == set(registry.EXPERIMENTS)
 
 
+def test_all_are_those_that_use_the_data(tmp_path):
+    assert registry.names("all", Lab(out=tmp_path)) == list(registry.EXPERIMENTS)
+    some = registry.names("all", Lab(out=tmp_path, datasets=("caltech101_silhouettes",)))
+    assert set(registry.EXPERIMENTS) - set(some) == {"fig7", "fig8", "fig11"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -159,6 +165,9 @@ def test_an_epoch_that_was_not_kept_is_trained_anew(tmp_path):
     (run,) = lab.train([short(3)])
     (alone,) = Lab(out=tmp_path / "alone").train([short(3)])
     assert (run.machine().weights == alone.machine().weights).all()
+    told = []
+    train(lab.run_of(short(6)), told.append)
+    assert told == [4, 1, 1], "the later checkpoint is not lost"
 
 
 def test_everything_but_the_number_of_epochs_decides_the_folder(tmp_path):

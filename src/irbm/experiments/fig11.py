@@ -29,8 +29,12 @@ def run(lab: Lab) -> dict[str, Any]:
         for ending in ("", "_ordinary")
         for seed in seeds
     ]
-    runs = lab.classify(wanted, changes)
-    return {"datasets": list(datasets), "seeds": list(seeds), "settings": {}, "runs": runs}
+    return result_of(lab.classify(wanted, changes, result_of))
+
+
+def result_of(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    datasets = list(dict.fromkeys(r["dataset"] for r in runs))
+    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in runs}), "runs": runs}
 
 
 def curves(result: dict[str, Any], setting: str) -> np.ndarray[Any, Any]:

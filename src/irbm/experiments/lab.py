@@ -61,10 +61,14 @@ class Training:
 
     def folder(self, runs: Path, device: str) -> Path:
         """Where it is kept, by a hash of all that decides it: random numbers differ between kinds of devices."""
-        decides = asdict(self) | {"device": torch.device(device).type}
+        decides = asdict(self)
         del decides["settings"]["n_iter"]
-        digest = hashlib.sha256(json.dumps(decides, sort_keys=True).encode()).hexdigest()[:12]
-        return runs / f"{self.dataset}-{self.model}-{digest}"
+        return runs / f"{self.dataset}-{self.model}-{_digest(decides, device)}"
+
+
+def _digest(decides: dict[str, Any], device: str) -> str:
+    text = json.dumps(decides | {"device": torch.device(device).type}, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,10 @@ class Run:
 
     def file(self, epoch: int) -> Path:
         return self.folder / f"epoch_{epoch:05d}.safetensors"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.folder / "checkpoint.safetensors"
 
     def done(self) -> bool:
         return self.file(self.training.n_iter).is_file()
@@ -98,20 +106,25 @@ class Run:
 
 
 class _Keeper(Callback):
-    """Keeps machines of some epochs, with a checkpoint beside each, and one every minute in between."""
+    """Keeps machines of some epochs, with a checkpoint beside each, and one every minute in between.
 
-    def __init__(self, run: Run, advance: Advance) -> None:
-        self._run, self._advance = run, advance
-        self._checkpointer = Checkpointer(run.folder / "checkpoint.safetensors")
+    Checkpoints begin ``beyond`` an epoch: that of one which is there already, and must not be lost.
+    """
+
+    def __init__(self, run: Run, advance: Advance, beyond: int) -> None:
+        self._run, self._advance, self._beyond = run, advance, beyond
+        self._checkpointer = Checkpointer(run.checkpoint)
 
     def after_segment(self, trainer: Trainer) -> None:
-        self._checkpointer.after_segment(trainer)
+        if trainer.state.epoch >= self._beyond:
+            self._checkpointer.after_segment(trainer)
 
     def after_epoch(self, trainer: Trainer, report: Report) -> None:
         epoch = report.epoch
         if epoch in (KEPT_EARLY, trainer.n_iter) or epoch % KEPT_EVERY == 0:
             self._run.keep(trainer.state)
-            self._checkpointer.write(trainer)
+            if epoch > self._beyond:
+                self._checkpointer.write(trainer)
         self._advance(1)
 
 
@@ -119,15 +132,15 @@ def train(run: Run, advance: Advance = lambda _: None) -> Run:
     """Train until the last epoch asked for is kept, from where an earlier call was interrupted."""
     if run.done():
         return run
-    training, saved = run.training, run.folder / "checkpoint.safetensors"
+    training = run.training
     run.folder.mkdir(parents=True, exist_ok=True)
     write_json(run.folder / "training.json", {**asdict(training), **stamp(run.device)})
     X = torch.from_numpy(load(training.dataset).train.X)
-    state = checkpoint.load(saved, run.device)[0] if saved.is_file() else None
-    if state is None or state.epoch >= training.n_iter:  # past an epoch that was not kept: from the start
-        state = _fresh(run, X)
+    saved = checkpoint.load(run.checkpoint, run.device)[0] if run.checkpoint.is_file() else None
+    before = saved is not None and saved.epoch < training.n_iter  # else it is past an epoch that was not kept
+    state = saved if saved and before else _fresh(run, X)
     advance(state.epoch)
-    callbacks = [_Keeper(run, advance)]
+    callbacks = [_Keeper(run, advance, 0 if saved is None else saved.epoch)]
     Trainer(state, X, settings=training.settings, callbacks=callbacks).run()
     return run
 
@@ -278,7 +291,7 @@ class Lab:
         self,
         wanted: Sequence[tuple[str, str, int]],
         changes: dict[str, Any],
-        result_of: Callable[[list[dict[str, Any]]], dict[str, Any]] | None = None,
+        result_of: Callable[[list[dict[str, Any]]], dict[str, Any]],
     ) -> list[dict[str, Any]]:
         """Runs of the classification experiment for (data set, setting, seed), but for those that an earlier file has.
 
@@ -286,13 +299,19 @@ class Lab:
         """
         runs = {(r["dataset"], r["setting"], r["seed"]): r for r in self.earlier().get("runs", [])}
         left = [place for place in wanted if not self._classified(runs.get(place, {}), place, changes)]
-        shared = {"device": self.device, "changes": changes, "checkpoints": self.folder / "runs" / "classifiers"}
-        calls = [{"dataset": d, "setting": s, "seed": n, **shared} for d, s, n in left]
+        calls = [self._classification(place, changes) for place in left]
         for found in self.each(classify_one, calls, "classifiers"):
             runs[found["dataset"], found["setting"], found["seed"]] = found
-            if result_of:
-                self.write(result_of(list(runs.values())))
+            self.write(result_of(list(runs.values())))
         return [runs[place] for place in wanted]
+
+    def _classification(self, place: tuple[str, str, int], changes: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a run; its checkpoints lie where no run of other settings finds them."""
+        dataset, setting, seed = place
+        digest = _digest(classification.settings_of(dataset, setting, **changes), self.device)
+        folder = self.folder / "runs" / f"{dataset}-{setting}-{digest}"
+        about = {"dataset": dataset, "setting": setting, "seed": seed}
+        return about | {"device": self.device, "changes": changes, "checkpoints": folder}
 
     def _classified(self, run: dict[str, Any], place: tuple[str, str, int], changes: dict[str, Any]) -> bool:
         dataset, setting, seed = place

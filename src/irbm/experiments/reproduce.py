@@ -26,10 +26,10 @@ EXPERIMENTS: dict[str, ModuleType] = {
 """Each has TITLE, DATASETS, ``run(lab)`` -> result, ``picture(lab, result)`` and ``section(result)``, Markdown."""
 
 
-def names(wanted: str) -> list[str]:
-    """One name, or all of them."""
+def names(wanted: str, lab: Lab) -> list[str]:
+    """One name, or all that use the data sets wanted."""
     if wanted == "all":
-        return list(EXPERIMENTS)
+        return [name for name, experiment in EXPERIMENTS.items() if lab.chosen_datasets(experiment.DATASETS)]
     if wanted not in EXPERIMENTS:
         raise ValueError(f"name must be one of {', '.join(EXPERIMENTS)} or all, got {wanted!r}")
     return [wanted]
