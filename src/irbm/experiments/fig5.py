@@ -115,9 +115,7 @@ def _verdict(result: dict[str, Any], dataset: str) -> str:
     )
     if dataset in RANGE:
         means, (low, high) = [r["likeliest_z"]["mean"] for r in own if r["regroup"]], RANGE[dataset]
-        text += (
-            f" The mean is {min(means):.0f} to {max(means):.0f} over {len(means)} seeds; the paper: {low} to {high}."
-        )
+        text += f" The mean is {min(means):.0f} to {max(means):.0f} over the seeds; the paper: {low} to {high}."
         if max(means) - min(means) > high - low:
             text += " Seeds alone move the size by more than that range is wide."
     return text

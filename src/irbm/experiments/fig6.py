@@ -77,6 +77,7 @@ def _verdict(result: dict[str, Any], dataset: str) -> str:
     mean = float(np.mean(found))
     agrees = "as far below zero as the paper's" if mean < 0.7 * PAPER[dataset] else "nearer to zero than the paper's"
     return (
-        f"On {TITLES[dataset]} the mean is {mean:.2f} over {len(found)} seeds, {agrees} {PAPER[dataset]}: fewer than "
-        f"one part in {np.exp(-mean):,.0f} of p(z | v), in the geometric mean, lies within the regrouped units."
+        f"On {TITLES[dataset]} the mean over {len(found)} seed{'s' * (len(found) > 1)} is {mean:.2f}, {agrees} "
+        f"{PAPER[dataset]}: of p(z | v) about one part in {np.exp(-mean):,.0f}, in the geometric mean, lies within the "
+        "regrouped units."
     )
