@@ -308,3 +308,14 @@ def test_the_epoch_with_the_highest_lower_end_is_chosen_not_the_one_that_flatter
 def flat(value, upper=None):
     upper = value if upper is None else upper
     return lab_room.LogPartition(value, 0.0, value, upper, 1.0, upper == value, "made up", "ais")
+
+
+def test_samples_are_written_down_as_they_were_drawn(out):
+    fig9 = registry.EXPERIMENTS["fig9"]
+    run = quick(out, "fig9")["runs"][0]
+    lab = Lab(out=out, quick=True, epochs=EPOCHS)
+    done, epoch = registry.EXPERIMENTS["table1"].best(lab, "digits", 0)
+    drawn = fig9.samples(done.machine(epoch), run["n_steps"], run["n_deep"], 0, fig9.FOR_SAMPLES)
+    np.testing.assert_array_equal(fig9.unpacked(run["images"], 64), drawn.numpy())
+    likeliest = Plain(done.file(epoch)).log_p_z(drawn.numpy().astype(np.float64))[:, :-1].argmax(1) + 1
+    assert run["median_likeliest_z"]["samples"] == np.median(likeliest)

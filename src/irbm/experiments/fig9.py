@@ -36,6 +36,11 @@ def likeliest(machine: Machine, v_BD: torch.Tensor) -> NDArray[np.int64]:
     return np.asarray(fig5.log_prob_z(machine, v_BD)[:, :-1].argmax(1) + 1)
 
 
+def unpacked(images: list[str], n_visible: int) -> NDArray[np.uint8]:
+    """Pixels from hexadecimal digits, eight to a byte: (n, D)."""
+    return np.array([np.unpackbits(np.frombuffer(bytes.fromhex(one), np.uint8))[:n_visible] for one in images])
+
+
 def run(lab: Lab) -> dict[str, Any]:
     datasets, seeds = lab.chosen_datasets(DATASETS), lab.chosen_seeds(SEEDS, QUICK_SEEDS)
     runs = [figures(lab, name, seed) for name in datasets for seed in seeds]
@@ -64,7 +69,7 @@ def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
         "median_likeliest_z": {name: float(np.median(z)) for name, z in depth.items()},
         # Shallower than all but one test example in a thousand.
         "share_in_noise": {name: float((depth[name] < low).mean()) for name in drawn},
-        "images": drawn["samples"].to(torch.uint8).cpu().tolist(),
+        "images": [np.packbits(v).tobytes().hex() for v in drawn["samples"].to(torch.uint8).cpu().numpy()],
     }
 
 
@@ -77,7 +82,7 @@ def picture(lab: Lab, result: dict[str, Any]) -> Figure:
         shape = examples.image_shape or (1, -1)
         rows = np.linspace(0, len(examples.test.X) - 1, SHOWN).astype(int)
         how = f"{r['n_steps']:,} steps from noise, z = l in the first {r['n_deep']:,}"
-        grids[f"{title}: samples,\n{how}"] = np.array(r["images"]).reshape(-1, *shape)
+        grids[f"{title}: samples,\n{how}"] = unpacked(r["images"], examples.test.X.shape[1]).reshape(-1, *shape)
         grids[f"{title}: test examples"] = examples.test.X[rows].reshape(-1, *shape)
     return plots.image_grids(grids)
 
