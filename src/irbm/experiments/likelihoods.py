@@ -124,7 +124,8 @@ def _suite_section() -> str:
         found = json.loads(file.read_text())
         rows.append(
             f"| {file.stem.removeprefix('trust_')} | {found['machines']} | {found['contained']:.0%} | "
-            f"{found['reliable']:.0%} | {found['wrongly called reliable']} | {found['naive off by more than 0.5 nat']} |"
+            f"{found['reliable']:.0%} | {found['wrongly called reliable']} | "
+            f"{found['naive off by more than 0.5 nat']} |"
         )
     table = "\n".join(rows)
     return f"""## How far the verdict can be trusted
@@ -132,7 +133,7 @@ def _suite_section() -> str:
 On machines whose ln Z is known exactly, told nothing but the machine (`python -m irbm.experiments.trust`), beside the
 usual estimate of {NAIVE_POINTS} temperatures and {NAIVE_CHAINS} chains, which has no verdict:
 
-| suite | machines | bracket holds the truth | called reliable | called so and off by > 0.5 nat | usual estimate off by > 0.5 nat |
+| suite | machines | bracket holds the truth | reliable | reliable and off by > 0.5 nat | usual one off by > 0.5 nat |
 |---|---|---|---|---|---|
 {table}
 
