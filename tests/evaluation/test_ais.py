@@ -284,6 +284,31 @@ def test_work_doubles_until_the_budget_is_spent():
     assert work == [150 * 100, 300 * 100, 600 * 100]
 
 
+def test_tempered_samples_count_as_their_ladders():
+    found = model_of().log_partition("ais", random_state=0, budget=150)
+    ladders = [trial.ess for trial in found.trials if trial.name == "tempering"]
+    assert ladders
+    assert max(ladders) <= 100 // record.LADDER + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("rounds", "longer"),
+    [
+        ([(4, 90.0, 0.0)], False),  # most chains count, and both sides agree
+        ([(4, 10.0, 0.0)], True),
+        ([(4, 90.0, 0.5)], True),  # the sides differ by more than their errors
+        ([(4, 10.0, 0.0), (8, 12.0, 0.0)], False),  # longer paths have not helped
+        ([(4, 10.0, 0.0), (8, 20.0, 0.0)], True),
+        ([(4, 90.0, 0.5), (8, 90.0, 0.2)], True),
+        ([(4, 90.0, 0.5), (8, 90.0, 0.4)], False),
+        ([(8, 10.0, 0.0), (8, 10.0, 0.0)], True),  # more chains came last
+    ],
+)
+def test_points_double_where_that_helps_and_chains_elsewhere(rounds, longer):
+    seen = [a_round(n, [(100.0, 0.01, ess)], [(100.0 + gap, 0.01, 50.0)]) for n, ess, gap in rounds]
+    assert record._longer_pays(seen) == longer
+
+
 def test_a_wide_tolerance_ends_the_first_round():
     found = model_of().log_partition("ais", random_state=0, budget=700, tol=5.0)
     assert rounds_of(found) == [(150, 100)]
