@@ -187,14 +187,14 @@ def a_round(n_points, forward, reverse):
 
 
 def test_an_earlier_larger_forward_value_is_believed_and_doubted():
-    found = verdict([a_round(4, [100.0], [101.0]), a_round(8, [90.0], [90.1])], ["test"])
+    found = verdict([a_round(400, [100.0], [101.0]), a_round(800, [90.0], [90.1])], ["test"])
     assert found.value == 100.0
     assert found.lower <= found.value <= found.upper
     assert not found.reliable
 
 
 def test_the_largest_forward_value_is_believed_whatever_its_path_and_length():
-    found = verdict([a_round(4, [100.02, 99.9], [100.1]), a_round(8, [99.95, 99.99], [100.05])], ["test"])
+    found = verdict([a_round(400, [100.02, 99.9], [100.1]), a_round(800, [99.95, 99.99], [100.05])], ["test"])
     assert found.value == 100.02
     assert found.lower == pytest.approx(100.02 - record.ERRORS * 0.01)
     assert found.reliable
@@ -203,13 +203,13 @@ def test_the_largest_forward_value_is_believed_whatever_its_path_and_length():
 @pytest.mark.parametrize(("value", "believed"), [(103.0, 99.99), (105.0, 105.0)])
 def test_a_value_of_a_handful_of_chains_is_not_believed_unless_it_is_far_above(value, believed):
     """Four standard errors of one chain are 4 nats: by more than that a value exceeds ln Z once in fifty times."""
-    found = verdict([a_round(4, [(value, 1.0, 1.0), 99.9], [100.1]), a_round(8, [99.99], [100.05])], ["test"])
+    found = verdict([a_round(400, [(value, 1.0, 1.0), 99.9], [100.1]), a_round(800, [99.99], [100.05])], ["test"])
     assert found.value == believed
     assert found.lower <= found.value <= found.upper
     assert found.reliable == (believed == 99.99)
     if not found.reliable:
         assert "effective sample size is 1.0" in found.reason
-        assert "4 points gave more than 8 points allow" in found.reason
+        assert "400 points gave more than 800 points allow" in found.reason
 
 
 @pytest.mark.parametrize("families", [None, torch.arange(40)])
@@ -307,6 +307,13 @@ def test_tempered_samples_count_as_their_ladders():
 def test_points_double_where_that_helps_and_chains_elsewhere(rounds, longer):
     seen = [a_round(n, [(100.0, 0.01, ess)], [(100.0 + gap, 0.01, 50.0)]) for n, ess, gap in rounds]
     assert record._longer_pays(seen) == longer
+
+
+def test_a_path_of_a_few_points_is_not_reliable():
+    assert verdict([a_round(100, [100.0], [100.0])], ["test"]).reliable
+    found = verdict([a_round(99, [100.0], [100.0])], ["test"])
+    assert not found.reliable
+    assert found.reason.startswith("99 points are too few;")
 
 
 def test_a_wide_tolerance_ends_the_first_round():

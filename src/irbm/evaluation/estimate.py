@@ -29,6 +29,7 @@ KEPT_PATHS = 2  # that go on to longer schedules
 PULL = 1.0  # of the mean penalty: no unit can be worth leaving out
 ERRORS = 4.0  # standard errors on either side of an estimate; the value is the best of several
 LEAST_ESS = 20.0
+LEAST_POINTS = 100  # of a path that may be believed: on a shorter one both sides see little but the base
 FLOAT32_ROUNDING = 2.0**-24
 FOR_STEPS = 0  # the last part of a key, which steps count on from
 RELIABLE_WIDTH = 0.5
@@ -248,6 +249,8 @@ def verdict(rounds: list[Round], paths: list[str]) -> LogPartition:
     if min(best.ess, floor.ess) < LEAST_ESS:
         few = min(best, floor, key=lambda e: e.ess)
         doubts.append(f"the effective sample size is {few.ess:.1f} of {len(few.log_weights)}")
+    if last.n_points < LEAST_POINTS:
+        doubts.append(f"{last.n_points} points are too few")
     if lower > last.upper:
         doubts.append(f"{floor.n_points} points gave more than {last.n_points} points allow")
     if upper - lower > RELIABLE_WIDTH:
