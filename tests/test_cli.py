@@ -4,6 +4,7 @@
 """
 
 import csv
+import itertools
 import json
 import math
 import os
@@ -26,7 +27,7 @@ from safetensors.torch import load_file
 import irbm.report
 from irbm import cli, data
 from irbm.data import sources
-from irbm.evaluation import ais, estimate, modes
+from irbm.evaluation import ais, estimate, modes, partition
 from irbm.runs import Run
 
 SOURCE = Path(__file__).parent.parent / "src"
@@ -531,7 +532,7 @@ def test_an_unreliable_evaluation_has_status_3_and_is_marked_in_the_report(
     verdict_is(False)
     outcome = irbm_("evaluate", copied.path, "--budget", 20)
     assert outcome.status == 3
-    assert outcome.out.endswith("NOT reliable: because I say so\n")
+    assert outcome.out.endswith("NOT reliable: mean ln p(v), nats: because I say so\n")
     assert re.search(r"mean ln p\(v\), nats.*NO", outcome.out)
     found = strict(copied.evaluation_file.read_text())
     assert found["log_likelihood"]["reliable"] is False
@@ -541,6 +542,35 @@ def test_an_unreliable_evaluation_has_status_3_and_is_marked_in_the_report(
     page = (copied.path / "report.html").read_text()
     assert "not reliable: do not quote" in page
     assert "<th>log likelihood, lower</th>" in page
+
+
+@pytest.mark.parametrize(
+    ("doubtful", "name"), [(1, "averaged over orders"), (2, "averaged over orders"), (3, "as a plain RBM")]
+)
+def test_every_likelihood_that_is_printed_counts_for_the_status(
+    irbm_, copied, quick_annealing, monkeypatch, doubtful, name
+):
+    """ln Z of the machine itself, of two orders, of the plain RBM: one of them in doubt is enough."""
+    true, calls = estimate.verdict, itertools.count()
+
+    def forced(*given):
+        reliable = next(calls) != doubtful
+        return replace(true(*given), reliable=reliable, reason="all well" if reliable else "a doubt")
+
+    monkeypatch.setattr(estimate, "verdict", forced)
+    monkeypatch.setattr(partition, "is_small", lambda _: False)
+    outcome = irbm_("evaluate", copied.path, "--budget", 20, "--permutations", 2)
+    assert next(calls) == 4
+    assert outcome.status == 3
+    found = strict(copied.evaluation_file.read_text())
+    verdicts = {key: found[key]["reliable"] for key in ("log_likelihood", "average_over_orders", "as_plain_rbm")}
+    key = "as_plain_rbm" if doubtful == 3 else "average_over_orders"
+    assert verdicts == {"log_likelihood": True, "average_over_orders": True, "as_plain_rbm": True} | {key: False}
+    assert "a doubt" in found[key]["reason"]
+    assert re.search(rf"{name}.*NO", outcome.out)
+    said = " ".join(outcome.out.split())
+    assert f"NOT reliable: {name}: " in said
+    assert said.endswith("a doubt")
 
 
 def test_an_exact_evaluation_is_strict_json_and_leaves_no_old_picture(irbm_, shapeless):

@@ -18,6 +18,11 @@ from irbm.models import Fixed
 from irbm.runs import Run
 
 Progress = Callable[[str], None]
+LIKELIHOODS = {
+    "log_likelihood": "mean ln p(v), nats",
+    "average_over_orders": "averaged over orders",
+    "as_plain_rbm": "as a plain RBM",
+}
 
 
 def assess(
@@ -61,7 +66,17 @@ def likelihood(model: Any, X: NDArray[np.uint8], log_z: LogPartition) -> dict[st
         "upper": float(minus_f.mean()) - log_z.lower,
         "stderr_of_examples": float(minus_f.std(ddof=1) / math.sqrt(len(X))) if len(X) > 1 else math.nan,
         "reliable": log_z.reliable,
+        "reason": log_z.reason,
     }
+
+
+def doubts(found: dict[str, Any]) -> list[str]:
+    """Which likelihoods of an assessment are not reliable, and why."""
+    return [
+        f"{name}: {found[key]['reason']}"
+        for key, name in LIKELIHOODS.items()
+        if key in found and not found[key]["reliable"]
+    ]
 
 
 def _about_order(

@@ -229,8 +229,8 @@ def evaluate(
 ) -> None:
     """Judge a trained machine: likelihood with its bracket and a verdict, sizes, errors of a classifier.
 
-    Writes RUN/evaluation.json and RUN/evaluation.png. Exit status 3: the likelihood is not reliable, and the reason is
-    printed.
+    Writes RUN/evaluation.json and RUN/evaluation.png. Exit status 3: one of the likelihoods printed is not reliable,
+    and the reason is printed too.
 
     Examples: irbm evaluate runs/digits
 
@@ -244,7 +244,7 @@ def evaluate(
         check_count("budget", budget)
     if not 0 < tol < math.inf:
         raise ValueError(f"tol must be a finite number > 0, got {tol}")
-    from irbm.assessment import assess
+    from irbm.assessment import assess, doubts
 
     place = Run(run)
     with console.status("evaluating") as status:
@@ -259,8 +259,9 @@ def evaluate(
     else:  # nothing was annealed: a picture of an earlier evaluation would not belong to this one
         (run / "evaluation.png").unlink(missing_ok=True)
     _say(str(place.evaluation_file))
-    if not found["log_likelihood"]["reliable"]:
-        _say(f"NOT reliable: {found['log_partition']['reason']}")
+    for doubt in doubts(found):
+        _say(f"NOT reliable: {doubt}")
+    if doubts(found):
         raise typer.Exit(UNRELIABLE)
 
 
@@ -275,12 +276,9 @@ def _table(found: dict[str, Any]) -> Table:
     table = Table(
         "", "", "bracket", "reliable", title=f"{found['data']['examples']:,} {found['data']['split']} examples"
     )
-    names = {
-        "log_likelihood": "mean ln p(v), nats",
-        "average_over_orders": "averaged over orders",
-        "as_plain_rbm": "as a plain RBM",
-    }
-    for key, name in names.items():
+    from irbm.assessment import LIKELIHOODS
+
+    for key, name in LIKELIHOODS.items():
         if key in found:
             own = found[key]
             verdict = "yes" if own["reliable"] else "NO"

@@ -1,11 +1,15 @@
 """Machines of known ln Z: the sums over counts against brute force, and each kind is as hard as it says."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from brute import Small, enumerate_all, visible_states
 from irbm.experiments import known
+from irbm.experiments.trust import naive
 from irbm.models import Fixed, Infinite, Ordered
 
 DEPTHS = [
@@ -61,21 +65,59 @@ def test_a_narrow_machine_has_one_state_as_heavy_as_many():
         assert two[0] > 20 * two[1]
 
 
-def test_a_deep_trap_is_deep_at_its_one_pattern_and_shallow_in_the_noise():
-    """Units of three patterns cost more than one pattern gives back, and z stays small."""
-    noise = torch.tensor(np.random.default_rng(0).integers(0, 2, (200, 16)), dtype=torch.float64)
-    seen = set()
-    for one in (known.deep_trap(np.random.default_rng(seed), Infinite(1.01)) for seed in (1, 2)):
-        pattern_KD = one.machine.weights > 0
-        alone = bool((pattern_KD == pattern_KD[0]).all())
-        likeliest = visible_states(16)[log_p(one).argmax()][None]
-        z_at_mode = int(one.machine.log_prob_z(torch.tensor(likeliest)).argmax())
-        assert (z_at_mode == 300) == alone
-        assert one.machine.log_prob_z(noise).argmax(1).median() < 3
-        if alone:
-            np.testing.assert_array_equal(likeliest[0], pattern_KD[0])
-        seen.add(alone)
-    assert seen == {True, False}
+def test_every_deep_trap_is_one(monkeypatch):
+    """With every sign of health, the usual estimate is below what the states about the pattern alone weigh."""
+    monkeypatch.setattr(known, "_summed", lambda kind, machine: known.Known(kind, machine, math.nan))
+    for one in known.machines(["deep_trap"], per_kind=2):
+        machine = one.machine
+        pattern, here = (machine.visible_bias < 0).double(), torch.tensor(visible_states(8))
+        about = pattern.repeat(len(here), 1)
+        about[:, pattern > 0] = here  # units see these little, and no others may be on
+        heavy = float(torch.logsumexp(-machine.free_energy(about), 0))
+        usual = naive(machine, machine.visible_bias, 200, 50, seed=0)
+        assert usual["value"] < heavy - 1, machine.depth
+        assert usual["ess"] > 45 or usual["ess"] < 2, machine.depth
+        noise = (
+            torch.rand(200, 16, generator=torch.Generator().manual_seed(0)) < torch.sigmoid(machine.visible_bias)
+        ).double()
+        if not isinstance(machine.depth, Fixed):
+            assert machine.log_prob_z(pattern[None]).argmax() >= 299
+            assert machine.log_prob_z(noise).argmax(1).median() < 3
+
+
+@pytest.mark.parametrize("depth", DEPTHS, ids=str)
+@pytest.mark.parametrize("needle", [0, 2, 5])
+def test_sums_over_independent_visibles_are_sums_over_states(depth, needle):
+    rng = np.random.default_rng(4)
+    W, c, b = np.zeros((6, 3)), rng.normal(size=6), rng.normal(size=3)
+    W[np.arange(6), np.arange(6) % 3] = rng.normal(size=6)
+    W[needle] = rng.normal(size=3)
+    small = Small(
+        W=W,
+        c=c,
+        b=b,
+        order=list(range(6)),
+        depth=type(depth).__name__.lower(),
+        beta=getattr(depth, "beta", 0.0),
+        penalty=getattr(depth, "penalty", "constant"),
+    )
+    found = known._independent("small", known._machine(depth, W, c, b), needle)
+    assert found.log_z == pytest.approx(enumerate_all(small).log_z, abs=1e-10)
+
+
+def test_a_needle_is_one_state_beside_fair_coins():
+    for one in known.machines(["needle"], per_kind=1):
+        filters = (one.machine.weights != 0).sum(1)
+        needle = int(filters.argmax())
+        assert filters.sort().values[-2:].tolist() == [1, 100]
+        without = replace(one.machine, hidden_bias=one.machine.hidden_bias.clone())
+        without.hidden_bias[needle] = -1e6
+        share = -math.expm1(known._independent("without", without, needle).log_z - one.log_z)
+        assert 0.05 < share < 0.999
+        state = (one.machine.weights[needle] > 0).double()[None]
+        fair = torch.randint(0, 2, (100, 100), generator=torch.Generator().manual_seed(0)).double()
+        above = -one.machine.free_energy(state) + one.machine.free_energy(fair).min()
+        assert float(above) > 40
 
 
 def test_a_multimodal_machine_has_states_that_no_single_flip_betters():

@@ -64,7 +64,8 @@ def test_the_bracket_is_that_of_the_orders(small, X):
 
     def bracketed(machine):
         exact, width = partition.exact(machine), next(widths)
-        return replace(exact, lower=exact.value - width, upper=exact.value + 2 * width, reliable=width < 0.5)
+        bracket = {"lower": exact.value - width, "upper": exact.value + 2 * width}
+        return replace(exact, **bracket, reliable=width < 0.5, reason=f"{width} wide")
 
     _, log_p_NV = truths(small, 4, 3)
     log_p_NX, width_N1 = log_p_NV[:, rows_of(X)], np.array([[0.1], [0.7], [0.2]])
@@ -73,6 +74,7 @@ def test_the_bracket_is_that_of_the_orders(small, X):
     assert found.upper == pytest.approx(np.log(np.exp(log_p_NX + width_N1).mean(0)).mean(), abs=1e-10)
     assert found.lower < found.value < found.upper
     assert not found.reliable
+    assert found.reason == "1 of 3 orders: 0.7 wide"
 
 
 def test_one_order_has_no_standard_error(small, X):

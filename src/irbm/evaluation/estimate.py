@@ -29,7 +29,7 @@ KEPT_PATHS = 2  # that go on to longer schedules
 PULL = 1.0  # of the mean penalty: no unit can be worth leaving out
 ERRORS = 4.0  # standard errors on either side of an estimate; the value is the best of several
 LEAST_ESS = 20.0
-CHANCE = 0.05  # that the largest of all forward values is as far above ln Z as the bracket allows
+LEAST_POINTS = 100  # of a path that may be believed: on a shorter one both sides see little but the base
 FLOAT32_ROUNDING = 2.0**-24
 FOR_STEPS = 0  # the last part of a key, which steps count on from
 RELIABLE_WIDTH = 0.5
@@ -242,18 +242,17 @@ def verdict(rounds: list[Round], paths: list[str]) -> LogPartition:
     floor = max(runs, key=_floor)
     # Every forward value is a stochastic lower bound: the largest, of whatever path and length, is the one to believe,
     # but for those that a handful of chains make, which are large or small by chance.
-    best = max((e for e in runs if e.ess >= LEAST_ESS), key=lambda e: e.value, default=floor)
+    best = max((e for e in runs if e.ess >= LEAST_ESS or e is floor), key=lambda e: e.value)
     lower, upper = _floor(floor), max(last.upper, floor.value + ERRORS * floor.stderr, best.value)
-    surely = max(e.value for e in runs) - math.log(len(runs) / CHANCE)
+    effort = f"at {last.n_points} points and {last.n_chains} chains"
     doubts = []
-    if best.ess < LEAST_ESS:
-        doubts.append(f"the effective sample size is {best.ess:.1f} of {len(best.log_weights)}")
+    if min(best.ess, floor.ess) < LEAST_ESS:
+        few = min(best, floor, key=lambda e: e.ess)
+        doubts.append(f"the effective sample size is {few.ess:.1f} of {len(few.log_weights)}")
+    if last.n_points < LEAST_POINTS:
+        doubts.append(f"{last.n_points} points are too few")
     if lower > last.upper:
         doubts.append(f"{floor.n_points} points gave more than {last.n_points} points allow")
-    if surely > upper:
-        doubts.append(f"a few chains have found a mode that alone weighs {surely - upper:.2f} nats more than all else")
-    lower, upper = max(lower, min(surely, best.value)), max(upper, surely)
-    effort = f"at {last.n_points} points and {last.n_chains} chains"
     if upper - lower > RELIABLE_WIDTH:
         doubts.append(f"forward and reverse estimates stay {upper - lower:.2f} nats apart {effort}")
     closed = f"bracket of {upper - lower:.2f} nats {effort}"

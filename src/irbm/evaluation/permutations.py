@@ -28,6 +28,8 @@ class AveragedLikelihood:
         The bracket.
     reliable : bool
         Whether every order's ln Z is.
+    reason : str
+        Why, or why the first that is not reliable is not.
     n_permutations, regrouped : int, int
         How many orders, of how many units.
     """
@@ -37,6 +39,7 @@ class AveragedLikelihood:
     lower: float
     upper: float
     reliable: bool
+    reason: str
     n_permutations: int
     regrouped: int
 
@@ -69,12 +72,14 @@ def averaged_likelihood(
         return float((torch.logsumexp(log_p_NX, dim=0) - math.log(n)).mean())
 
     means_N = minus_f_NX.mean(1) - torch.tensor([z.value for z in found], dtype=torch.float64)
+    doubtful = [z for z in found if not z.reliable]
     return AveragedLikelihood(
         value=average([z.value for z in found]),
         stderr=float(means_N.std() / math.sqrt(n)) if n > 1 else math.nan,
         lower=average([z.upper for z in found]),
         upper=average([z.lower for z in found]),
-        reliable=all(z.reliable for z in found),
+        reliable=not doubtful,
+        reason=f"{len(doubtful)} of {n} orders: {doubtful[0].reason}" if doubtful else found[0].reason,
         n_permutations=n,
         regrouped=m,
     )

@@ -30,13 +30,19 @@ class Known(NamedTuple):
     log_z: float
 
 
+DEPTHS = (Fixed(), Ordered(), Infinite(), Infinite(1.1), Infinite(1.05, "softplus"))
+
+
 def machines(kinds: Sequence[str], seed: int = 0, per_kind: int = 3) -> Iterator[Known]:
     """Machines of these kinds with every depth, ``per_kind`` of each."""
-    for kind in (KINDS[name] for name in kinds):
-        for depth in (Fixed(), Ordered(), Infinite(), Infinite(1.1), Infinite(1.05, "softplus")):
-            for n in range(per_kind):
-                rng = np.random.default_rng([seed, *f"{kind.__name__} {depth}".encode(), n])
-                yield kind(rng, depth)
+    for kind in kinds:
+        for depth in DEPTHS:
+            yield from (known(kind, depth, seed, n) for n in range(per_kind))
+
+
+def known(kind: str, depth: Depth, seed: int, n: int) -> Known:
+    """The n-th machine of a kind and a depth."""
+    return KINDS[kind](np.random.default_rng([seed, *f"{kind} {depth}".encode(), n]), depth)
 
 
 def _machine(depth: Depth, weights: Array, hidden_bias: Array, visible_bias: Array, **labels: Array) -> Machine:
