@@ -12,11 +12,8 @@ from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File
 
-# Pages that a command writes from results/*.json, and the command.
-WRITTEN_BY = {
-    "performance.md": ("Performance", "python -m irbm.bench.page"),
-    "results.md": ("Results", "irbm reproduce all"),
-}
+# Pages that a command writes from results/*.json and that may be missing: title and command.
+WRITTEN_BY = {"performance.md": ("Performance", "python -m irbm.bench.page")}
 FORMULA = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL)
 NAME = re.compile(r"<m[io]>(ln|exp|max|min|sign|softplus|argmax)</m[io]>")
 UNKNOWN = re.compile(r"\\[a-zA-Z]*|&(?!#?\w+;)")

@@ -24,11 +24,11 @@ class AveragedLikelihood:
         The mean log-likelihood of an example, in nats.
     stderr : float
         The standard error, over the orders, of each order's own mean log-likelihood.
-    lower, upper : float, float
+    lower, upper : float
         The bracket.
     reliable : bool
         Whether every order's ln Z is.
-    n_permutations, regrouped : int, int
+    n_permutations, regrouped : int
         How many orders, of how many units.
     """
 
