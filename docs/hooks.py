@@ -59,6 +59,8 @@ def to_mathml(tex: str, display: str, where: str) -> str:
     unknown = UNKNOWN.search(made)
     if unknown:
         raise PluginError(f"{where}: the formula {tex!r} holds {unknown[0]!r}, which becomes no MathML")
+    # The converter takes a minus after = for a difference, and the sign of "is drawn from" for a letter.
     made = made.replace("<mo>&#x0003D;</mo><mo>&#x02212;</mo>", '<mo>&#x0003D;</mo><mo form="prefix">&#x02212;</mo>')
+    made = made.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
     # Names of functions stand a little apart from what is before and after them.
     return NAME.sub(r'<mo lspace="0.17em" rspace="0.1em">\1</mo>', made)

@@ -93,10 +93,10 @@ class Report(Row):
         By a callback; larger is better.
     """
 
-    epoch: int 
+    epoch: int
     step: int
     n_components: int  # l
-    regrouped: int 
+    regrouped: int
     mean_z: float  # mean over the examples of argmax p(z | v), eq. 33 of sec. 4.1
     effective_size: float  # N_h, eq. 33 of sec. 3.3
     learning_rate: float
