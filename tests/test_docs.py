@@ -107,6 +107,14 @@ def test_every_command_can_be_read(page):
             parse(arguments)
 
 
+def test_examples_of_the_help_can_be_read():
+    for command in typer.main.get_command(cli.app).commands.values():
+        shown = re.findall(r"^\s*(?:Examples?: )?(irbm .+)$", command.callback.__doc__, re.MULTILINE)
+        assert shown
+        for arguments in commands("\n".join(shown)):
+            parse(arguments)
+
+
 def test_a_command_that_cannot_be_read_is_seen():
     with pytest.raises(Exception, match="--epochs"):
         parse(["train", "digits", "--out", "runs/x", "--epochs", "3"])
