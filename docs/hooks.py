@@ -10,10 +10,7 @@ from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File
 
-# Pages that a command writes from results/*.json and that may be missing: title and command.
-WRITTEN_BY = {"performance.md": ("Performance", "python -m irbm.bench.page")}
 FORMULA = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL)
 NAME = re.compile(r"<m[io]>(ln|exp|max|min|sign|softplus|argmax)</m[io]>")
 UNKNOWN = re.compile(r"\\[a-zA-Z]*|&(?!#?\w+;)")
@@ -27,15 +24,6 @@ def on_config(config: Any) -> Any:
         if "Decisions" in section:
             section["Decisions"] = decisions
     return config
-
-
-def on_files(files: Any, config: Any) -> Any:
-    """A page that has not been written yet says what writes it, so that no link is broken."""
-    for name, (title, command) in WRITTEN_BY.items():
-        if files.get_file_from_path(name) is None:
-            text = f"# {title}\n\nThis page has not been written yet: `{command}` writes it.\n"
-            files.append(File.generated(config, name, content=text))
-    return files
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
