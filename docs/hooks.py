@@ -10,13 +10,7 @@ from typing import Any
 
 from latex2mathml.converter import convert
 from mkdocs.exceptions import PluginError
-from mkdocs.structure.files import File
 
-# Pages that a command writes from results/*.json, and the command.
-WRITTEN_BY = {
-    "performance.md": ("Performance", "python -m irbm.bench.page"),
-    "results.md": ("Results", "irbm reproduce all"),
-}
 FORMULA = re.compile(r'<(?P<tag>span|div) class="arithmatex">\\[(\[](?P<tex>.*?)\\[)\]]</(?P=tag)>', re.DOTALL)
 NAME = re.compile(r"<m[io]>(ln|exp|max|min|sign|softplus|argmax)</m[io]>")
 UNKNOWN = re.compile(r"\\[a-zA-Z]*|&(?!#?\w+;)")
@@ -30,15 +24,6 @@ def on_config(config: Any) -> Any:
         if "Decisions" in section:
             section["Decisions"] = decisions
     return config
-
-
-def on_files(files: Any, config: Any) -> Any:
-    """A page that has not been written yet says what writes it, so that no link is broken."""
-    for name, (title, command) in WRITTEN_BY.items():
-        if files.get_file_from_path(name) is None:
-            text = f"# {title}\n\nThis page has not been written yet: `{command}` writes it.\n"
-            files.append(File.generated(config, name, content=text))
-    return files
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:
@@ -62,5 +47,8 @@ def to_mathml(tex: str, display: str, where: str) -> str:
     unknown = UNKNOWN.search(made)
     if unknown:
         raise PluginError(f"{where}: the formula {tex!r} holds {unknown[0]!r}, which becomes no MathML")
+    # The converter takes a minus after = for a difference, and the sign of "is drawn from" for a letter.
+    made = made.replace("<mo>&#x0003D;</mo><mo>&#x02212;</mo>", '<mo>&#x0003D;</mo><mo form="prefix">&#x02212;</mo>')
+    made = made.replace("<mi>&#x0007E;</mi>", "<mo>&#x0223C;</mo>")
     # Names of functions stand a little apart from what is before and after them.
     return NAME.sub(r'<mo lspace="0.17em" rspace="0.1em">\1</mo>', made)

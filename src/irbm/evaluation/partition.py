@@ -43,7 +43,7 @@ class LogPartition:
         The estimate, in nats.
     stderr : float
         Its standard error; 0 where it is exact.
-    lower, upper : float, float
+    lower, upper : float
         The bracket: forward estimates are lower bounds in expectation; reverse ones are evidence of an upper bound.
     ess : float
         The effective sample size of the best forward estimate: how many chains share the weight.

@@ -24,13 +24,13 @@ class AveragedLikelihood:
         The mean log-likelihood of an example, in nats.
     stderr : float
         The standard error, over the orders, of each order's own mean log-likelihood.
-    lower, upper : float, float
+    lower, upper : float
         The bracket.
     reliable : bool
         Whether every order's ln Z is.
     reason : str
         Why, or why the first that is not reliable is not.
-    n_permutations, regrouped : int, int
+    n_permutations, regrouped : int
         How many orders, of how many units.
     """
 

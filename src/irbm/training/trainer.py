@@ -73,7 +73,7 @@ class Report(Row):
 
     Attributes
     ----------
-    epoch, step : int, int
+    epoch, step : int
         Passes over the data and updates so far, this epoch's included.
     n_components : int
         l at its end.
