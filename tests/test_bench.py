@@ -217,15 +217,20 @@ class TestResult:
         ours = {**result, "errors": {"name": "12 x 6", "activations": {"float32": {"largest": 2e-7, "rms": 1e-8}}}}
         ours["steps"] = [{**row, "peak_bytes": 3 * 2**20} for row in result["steps"]]
         (tmp_path / "bench_cpu.json").write_text(json.dumps(ours))
-        run = {
-            "dataset": "digits", "note": "of 8 x 8", "device": "a GPU", "commit": "abc",
-            "settings": {"persistent": False, "gibbs_steps": 25, "batch_size": 100, "n_iter": 1000},
-            "runs": [{"seconds": 61.2, "last": {"n_components": 77}}],
+        row = {
+            "dataset": "digits", "model": "iRBM RP", "device": "a GPU", "commit": "abc", "epoch": 800, "epochs": 1000,
+            "settings": {"persistent": False, "gibbs_steps": 25, "batch_size": 100},
+            "n_components": 77, "training_seconds": 61.2,
         }  # fmt: skip
-        (tmp_path / "thousand_digits.json").write_text(json.dumps(run))
+        table = {"notes": {"digits": "of 8 x 8"}, "rows": [row, {**row, "model": "RBM", "n_components": 99}]}
+        (tmp_path / "table1.json").write_text(json.dumps(table))
         page.write_page(tmp_path, tmp_path / "performance.md")
         text = (tmp_path / "performance.md").read_text()
-        assert "digits (of 8 x 8), CD-25, minibatch 100, 1000 epochs on a GPU: 61 s to l = 77. Commit abc." in text
+        assert (
+            "digits (of 8 x 8), CD-25, minibatch 100, 1000 epochs, 77 units at epoch 800: 61 s on a GPU. Commit "
+            in text
+        )
+        assert "99 units" not in text
         assert text.count(": 3.0 MiB.") == len(SMALL)
         assert "activations (12 x 6) against float64, as a share of their root mean square: 2.0e-07 in float32." in text
 

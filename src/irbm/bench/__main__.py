@@ -1,4 +1,4 @@
-"""Write docs/performance.md from results/bench_*.json (by irbm bench) and thousand_*.json (by experiments.sizes)."""
+"""Write docs/performance.md from results/bench_*.json (by irbm bench) and table1.json (by irbm reproduce)."""
 
 import argparse
 

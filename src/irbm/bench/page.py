@@ -1,6 +1,6 @@
 """Timings as tables in the terminal, and as the page docs/performance.md with its pictures.
 
-``python -m irbm.bench`` writes the page from results/bench_*.json and thousand_*.json.
+``python -m irbm.bench`` writes the page from results/bench_*.json and table1.json.
 """
 
 import json
@@ -65,14 +65,14 @@ def error_lines(result: dict[str, Any]) -> list[str]:
     ]
 
 
-def run_line(run: dict[str, Any]) -> str:
-    """A whole run at the paper's settings."""
-    settings = run["settings"]
+def run_line(row: dict[str, Any], note: str) -> str:
+    """A whole training at the paper's settings: a row of table 1."""
+    settings = row["settings"]
     kind = f"{'P' if settings['persistent'] else ''}CD-{settings['gibbs_steps']}"
-    times = ", ".join(f"{r['seconds']:.0f} s to l = {r['last']['n_components']}" for r in run["runs"])
     return (
-        f"{run['dataset']} ({run['note']}), {kind}, minibatch {settings['batch_size']}, {settings['n_iter']} epochs "
-        f"on {run['device']}: {times}. Commit {run['commit']}."
+        f"{row['dataset']} ({note}), {kind}, minibatch {settings['batch_size']}, {row['epochs']} epochs, "
+        f"{row['n_components']} units at epoch {row['epoch']}: {row['training_seconds']:.0f} s on {row['device']}. "
+        f"Commit {row['commit']}."
     )
 
 
@@ -105,8 +105,8 @@ def _table(title: str, timed: list[dict[str, Any]]) -> Table:
 # -- the page ---------------------------------------------------------------------------------------------------
 
 
-def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence[dict[str, Any]] = ()) -> str:
-    """The page in Markdown; ``pictures`` maps a kind of device to the file of its plot; ``runs`` are whole ones."""
+def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence[str] = ()) -> str:
+    """The page in Markdown; ``pictures`` maps a kind of device to the file of its plot; ``runs`` tell of whole ones."""
     parts = [
         "# Performance",
         "",
@@ -119,8 +119,8 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
     for result in results:
         parts += _section(result, pictures.get(result["kind"]))
     if runs:
-        parts += ["", "## Whole runs", "", "Compilation, growth and every epoch's end are within the time."]
-        parts += [line for run in runs for line in ("", run_line(run))]
+        parts += ["", "## Whole runs", "", "Table 1's, with compilation, growth and every epoch's end within the time."]
+        parts += [line for run in runs for line in ("", run)]
     return "\n".join(parts) + "\n"
 
 
@@ -166,8 +166,14 @@ def write_page(folder: str | Path, path: str | Path) -> None:
             series = {AXES[axis]: (axis, timed) for axis, timed in result["scaling"].items()}
             lines = {label: _series(axis, timed) for label, (axis, timed) in series.items()}
             write_bytes(path.with_name(pictures[result["kind"]]), plots.to_png(plots.scaling(lines)))
-    runs = [json.loads(file.read_text()) for file in sorted(Path(folder).glob("thousand_*.json"))]
-    write_bytes(path, page(results, pictures, runs).encode())
+    write_bytes(path, page(results, pictures, _whole_runs(Path(folder) / "table1.json")).encode())
+
+
+def _whole_runs(table1: Path) -> list[str]:
+    if not table1.is_file():
+        return []
+    found = json.loads(table1.read_text())
+    return [run_line(row, found["notes"][row["dataset"]]) for row in found["rows"] if row["model"] == "iRBM RP"]
 
 
 def _series(axis: str, timed: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
