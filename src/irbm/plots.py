@@ -12,7 +12,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, ScalarFormatter
+from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter, StrMethodFormatter
 from numpy.typing import NDArray
 
 DPI = 160
@@ -241,21 +241,30 @@ def error_curves(panels: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
 
 
 def scaling(series: Mapping[str, Mapping[str, Sequence[tuple[float, float]]]]) -> Figure:
-    """Milliseconds a step over each size: one panel a size, one line for each (size, time) sequence in it."""
+    """Milliseconds a step over each size: one panel a size, one line for each (size, time) sequence in it.
+
+    Both axes are logarithmic, and times go over the same decades in all panels: straight lines of slope 1 are costs in
+    proportion to a size.
+    """
     columns = 3
     n_rows = -(-len(series) // columns)
-    figure = Figure(figsize=(WIDTH, 2.5 * n_rows), facecolor="white", layout="constrained")
-    panels = figure.subplots(n_rows, columns, squeeze=False).ravel()
+    figure = Figure(figsize=(WIDTH, 0.4 + 2.3 * n_rows), facecolor="white", layout="constrained")
+    panels = figure.subplots(n_rows, columns, squeeze=False, sharey=True).ravel()
     styles = ((INK, "-"), (BLUE, "--"), (GREEN, ":"))
-    for axes, (label, lines) in zip(panels, series.items(), strict=False):
+    for place, (axes, (label, lines)) in enumerate(zip(panels, series.items(), strict=False)):
         for (name, points), (colour, style) in zip(lines.items(), styles, strict=False):
             axes.loglog(*zip(*points, strict=True), style, color=colour, marker="o", markersize=3, label=name)
-        _label(axes, "", label, "ms a step")
+        _label(axes, "", label, "" if place % columns else "ms a step")
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        axes.yaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
         axes.grid(color=GAP, linewidth=0.6, alpha=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     for axes in panels[len(series) :]:
         axes.set_axis_off()
-    panels[0].legend(frameon=False, fontsize=7, labelcolor=INK)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8
+    )
     return figure
 
 
