@@ -114,7 +114,7 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
         "repetitions in which all candidates took turns. `irbm` is the infinite RBM with random permutation, growth, "
         "AdaGrad, L1 and max-norm, by the trainer's own step; the others are RBMs of a fixed size. The last "
         "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
-        "step, alone, are the floor; on a GPU they are launched one by one, which is most of their time at small sizes.",
+        "step, alone, are the floor; on a GPU they are launched one by one, which is most of their time here.",
     ]
     for result in results:
         parts += _section(result, pictures.get(result["kind"]))
