@@ -143,8 +143,8 @@ usual estimate of {NAIVE_POINTS} temperatures and {NAIVE_CHAINS} chains, which h
 - large: 784 visible and 300 hidden units of one or two filters that repeat.
 - needle: 100 visible units and 801 hidden ones, of which a single one makes a narrow mode.
 
-Which forward value to believe: root mean square error in nats, of the largest, of the largest of those with an effective
-sample size of 20 or more (the one reported), and of the largest less four standard errors:
+Which forward value to believe: root mean square error in nats, of the largest, of the largest of those with an
+effective sample size of 20 or more (the one reported), and of the largest less four standard errors:
 
 | suite | largest | largest of enough chains | largest less its errors |
 |---|---|---|---|
