@@ -66,17 +66,15 @@ def test_a_narrow_machine_has_one_state_as_heavy_as_many():
 
 
 def test_every_deep_trap_is_one(monkeypatch):
-    """With every sign of health, the usual estimate is below what the states about the pattern alone weigh."""
+    """With every sign of health, the usual estimate is below what the pattern alone weighs."""
     monkeypatch.setattr(known, "_summed", lambda kind, machine: known.Known(kind, machine, math.nan))
     for one in known.machines(["deep_trap"], per_kind=2):
         machine = one.machine
-        pattern, here = (machine.visible_bias < 0).double(), torch.tensor(visible_states(8))
-        about = pattern.repeat(len(here), 1)
-        about[:, pattern > 0] = here  # units see these little, and no others may be on
-        heavy = float(torch.logsumexp(-machine.free_energy(about), 0))
+        pattern = (machine.visible_bias < 0).double()
+        heavy = float(-machine.free_energy(pattern[None]))
         usual = naive(machine, machine.visible_bias, 200, 50, seed=0)
-        assert usual["value"] < heavy - 1, machine.depth
-        assert usual["ess"] > 45 or usual["ess"] < 2, machine.depth
+        assert usual["value"] < heavy - 2.5, machine.depth
+        assert usual["ess"] > 45, machine.depth
         noise = (
             torch.rand(200, 16, generator=torch.Generator().manual_seed(0)) < torch.sigmoid(machine.visible_bias)
         ).double()

@@ -3,6 +3,7 @@
 A short version of ``python -m irbm.experiments.trust small``, with less effort.
 """
 
+import json
 import math
 
 import pytest
@@ -75,3 +76,12 @@ def test_a_summary_counts_both_kinds_of_error():
         "rightly contained but called unreliable": 1,
         "naive off by more than 0.5 nat": 2,
     }
+
+
+def test_a_suite_goes_on_where_it_ended_and_not_with_other_settings(tmp_path):
+    out, settings = tmp_path / "trust.json", {"seed": 0, "per_kind": 3, "budget": 100}
+    assert trust._rows_of(out, settings) == []
+    out.write_text(json.dumps({"settings": settings, "rows": [{"machine": "one"}]}))
+    assert trust._rows_of(out, settings) == [{"machine": "one"}]
+    with pytest.raises(ValueError, match="has other settings"):
+        trust._rows_of(out, settings | {"budget": 200})
