@@ -523,29 +523,27 @@ def _visible_step(field_BD, stream, v_BD):
 
 
 @_jit
-def _weigh(active_K, reach_K, share, on_K, total_2K):
-    """reach s(a) times the row's share, and its sum over rows beside that of the reach."""
-    for i in range(len(active_K)):
-        reach = share * reach_K[i]
-        on_K[i] = reach * active_K[i]
-        total_2K[0, i] += on_K[i]
-        total_2K[1, i] += reach
+def _weigh(factor_K, share, out_K):
+    for i in range(len(out_K)):
+        out_K[i] *= share * factor_K[i]
 
 
 @_jit
-def _phase(a_BK, order_K, beta_K, size, kind, tail, stream, sampled, share, on_BK, z_B, mode_B, total_2K):
+def _phase(a_BK, order_K, beta_K, size, kind, tail, stream, sampled, share, on_BK, reach_BK, z_B, mode_B):
     B, K = a_BK.shape
-    reach_BK, active_BK = np.empty((B, K), np.float32), np.empty((B, K), np.float32)
+    probability_BK = np.empty((B, K), np.float32)
     _reach_alone(
-        0, B, a_BK, order_K, beta_K, size, kind, tail, _drawn(B, stream, 0), reach_BK, active_BK, z_B, mode_B
+        0, B, a_BK, order_K, beta_K, size, kind, tail, _drawn(B, stream, 0), probability_BK, on_BK, z_B, mode_B
     )  # fmt: skip
     rank_K = _ranks(order_K)
-    total_2K[:] = ZERO
     for b in range(B):
+        reach_K = probability_BK[b]
         if sampled:
             for i in range(K):
-                reach_BK[b, i] = ONE if rank_K[i] < min(z_B[b], size) else ZERO
-        _weigh(active_BK[b], reach_BK[b], share, on_BK[b], total_2K)
+                reach_K[i] = ONE if rank_K[i] < min(z_B[b], size) else ZERO
+        _weigh(reach_K, share, on_BK[b])
+        if len(reach_BK):
+            reach_BK[b] = share * reach_K
 
 
 class HiddenSide(NamedTuple):
@@ -573,19 +571,18 @@ def visible_step_(field_BD: Tensor, draw: Draw, v_BD: Tensor) -> None:
 
 
 def phase_(
-    a_BK: Tensor, side: HiddenSide, draw: Draw, share: float, on_BK: Tensor, z_B: Tensor, mode_B: Tensor, *,
-    sampled: bool,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+    a_BK: Tensor, side: HiddenSide, draw: Draw, share: float,
+    on_BK: Tensor, reach_BK: Tensor, z_B: Tensor, mode_B: Tensor, *, sampled: bool,
+) -> None:  # fmt: skip
     """``hidden_reach`` with the uniforms of one call, times the rows' share in a gradient.
 
-    Into ``on`` goes reach s(a) share; returned, the sums over rows of that and of reach share, (K,) each. The reach is
-    the probability, or that of the sampled z.
+    Into ``on`` goes reach s(a) share, and into ``reach`` reach share, where it has rows. The reach is the
+    probability, or 0 and 1 by the sampled z.
     """
-    total_2K = np.empty((2, a_BK.shape[1]), np.float32)
     _phase(
-        a_BK.numpy(), *side, draw.words, sampled, F32(share), on_BK.numpy(), z_B.numpy(), mode_B.numpy(), total_2K
+        a_BK.numpy(), *side, draw.words, sampled, F32(share),
+        on_BK.numpy(), reach_BK.numpy(), z_B.numpy(), mode_B.numpy(),
     )  # fmt: skip
-    return torch.from_numpy(total_2K[0]), torch.from_numpy(total_2K[1])
 
 
 # -- annealing ----------------------------------------------------------------------------------------------------
@@ -661,15 +658,10 @@ def annealed_sample(
 # -- the shuffle --------------------------------------------------------------------------------------------------
 
 
-@_jit
-def _shuffle(order_K, u_K):
-    order_K[:] = order_K[np.argsort(u_K, kind="mergesort")]
-
-
 def shuffle_(order_K: Tensor, length: Tensor, u_K: Tensor) -> None:
     """Permute the first ``length`` positions uniformly, in place; the others stay."""
-    n = int(length)
-    _shuffle(order_K[:n].numpy(), u_K[:n].numpy())
+    first = order_K.numpy()[: int(length)]
+    first[:] = first[np.argsort(u_K.numpy()[: len(first)], kind="stable")]
 
 
 # -- the update ---------------------------------------------------------------------------------------------------
