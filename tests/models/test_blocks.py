@@ -40,13 +40,24 @@ def seeded(*key):
     return noise
 
 
+def run(machine, n, N, n_steps, *, sampled=False):
+    """A step from random rows, and what it found; the chains' last rows are the samples."""
+    step, start = blocks.Step.of(machine, n, N), binary(N, 30, 2)
+    chains = start.clone()
+    found = step.gradients_(
+        binary(n, 30, 1), chains, seeded(1), n_steps, last=chains, sampled=sampled, capacity=machine.capacity
+    )
+    assert torch.equal(chains, step.v_RD[n:])
+    assert torch.equal(binary(n, 30, 1), step.v_RD[:n])
+    return step, found
+
+
 @pytest.mark.parametrize(("n", "N"), [(1, 1), (70, 70), (30, 200)])
 @pytest.mark.parametrize("depth", DEPTHS, ids=NAMES)
 def test_gradients_are_exact_given_the_samples(depth, n, N):
     """Against the closed form in float64; the samples are those of the last rows."""
     machine = padded_machine(depth)
-    step = blocks.Step.of(machine, binary(n, 30, 1), binary(N, 30, 2))
-    found = step.gradients_(seeded(1), 2, sampled=False, capacity=machine.capacity)
+    step, found = run(machine, n, N, 2)
     exact = machine.to(dtype=torch.float64)
     data, model = (exact.free_energy_gradients(v.double()) for v in (step.v_RD[:n], step.v_RD[n:]))
     for name in ("weights", "hidden_bias", "visible_bias"):
@@ -57,8 +68,7 @@ def test_gradients_are_exact_given_the_samples(depth, n, N):
 @pytest.mark.parametrize("depth", DEPTHS, ids=NAMES)
 def test_gradients_at_the_sampled_z(depth):
     machine = padded_machine(depth)
-    step = blocks.Step.of(machine, binary(70, 30, 1), binary(70, 30, 2))
-    found = step.gradients_(seeded(1), 1, sampled=True, capacity=machine.capacity)
+    step, found = run(machine, 70, 70, 1, sampled=True)
     exact, z = machine.to(dtype=torch.float64), step.z_R
     data = exact.free_energy_gradients(step.v_RD[:70].double(), z_B=z[:70])
     model = exact.free_energy_gradients(step.v_RD[70:].double(), z_B=z[70:])
@@ -71,8 +81,7 @@ def test_gradients_at_the_sampled_z(depth):
 def test_sweeps_are_the_machines_own(depth):
     """The same draws through ``Machine.gibbs``; z and its mode through ``Machine.hidden``."""
     machine, start = padded_machine(depth, K=150), binary(130, 30, 2)
-    step = blocks.Step.of(machine, binary(10, 30, 1), start)
-    step.gradients_(seeded(1), 3, sampled=False, capacity=machine.capacity)
+    step, _ = run(machine, 10, 130, 3)
     streams, differing = seeded(1).parts(4), 0
     for rows, noise in zip((slice(0, 43), slice(43, 86), slice(86, 130)), streams, strict=False):
         v, _ = machine.gibbs(start[rows], None, noise, 3)
@@ -86,8 +95,7 @@ def test_sweeps_are_the_machines_own(depth):
 
 def test_padding_has_no_gradient():
     machine = padded_machine(Infinite())
-    step = blocks.Step.of(machine, binary(10, 30, 1), binary(10, 30, 2))
-    found = step.gradients_(seeded(1), 1, sampled=False, capacity=machine.capacity)
+    _, found = run(machine, 10, 10, 1)
     assert found.weights.shape == machine.weights.shape
     assert not found.weights[150:].any()
     assert not found.hidden_bias[150:].any()

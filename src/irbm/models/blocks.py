@@ -7,12 +7,13 @@ whatever the number of threads, and so the results are the same for any. All of 
 Shapes: B examples, N chains, R = B + N rows of both phases, K trained units, D visible units.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from irbm.models.depth import Depth
 from irbm.models.machine import Gradients, Machine
 from irbm.ops import compiled
 from irbm.ops.noise import CountedStream
@@ -27,81 +28,99 @@ def suit(machine: Machine) -> bool:
 
 
 class _Block(NamedTuple):
-    """Rows of one phase, the stream they draw from, and how many sweeps they take before."""
+    """Rows of one phase: where they start, how many sweeps they take, and where they are wanted at the end as well."""
 
     rows: slice
-    noise: CountedStream
+    start_BD: Tensor
     n_steps: int
+    last_BD: Tensor | None
+    noise: CountedStream
+    sums: compiled.Sums
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
     """The rows of one step, data first, and what comes to be known of them."""
 
-    machine: Machine  # without padding
+    W_KD: Tensor
+    c_K: Tensor
+    b_D: Tensor
+    depth: Depth
     side: compiled.HiddenSide
     n_positive: int
     v_RD: Tensor
     on_RK: Tensor  # p(h_i = 1 | v), times what the row counts in the gradient
-    reach_RK: Tensor  # P(z >= position of i | v), times the same; no rows where no penalty has a slope
     z_R: Tensor  # sampled
     mode_R: Tensor  # likeliest z
 
     @classmethod
-    def of(cls, machine: Machine, v_BD: Tensor, start_ND: Tensor) -> "Step":
-        """Before the sweeps, which start at ``start``."""
-        v_RD, K, depth = torch.cat([v_BD, start_ND]), int(machine.size), machine.depth
-        bias_K, order_K = machine.hidden_bias[:K], machine.order[:K]
-        side = compiled.HiddenSide.of(order_K, depth.penalties(bias_K), machine.size, depth.kind, depth.tail)
-        R = len(v_RD)
-        return cls(
-            machine=replace(machine, weights=machine.weights[:K], hidden_bias=bias_K, order=order_K),
-            side=side,
-            n_positive=len(v_BD),
-            v_RD=v_RD,
-            on_RK=torch.empty(R, K),
-            reach_RK=torch.empty(R if depth.sloped else 0, K),
-            z_R=torch.empty(R, dtype=torch.int64),
-            mode_R=torch.empty(R, dtype=torch.int64),
-        )
+    def of(cls, machine: Machine, n_positive: int, n_negative: int) -> "Step":
+        """With room for so many rows of data and of samples."""
+        K, R, depth = int(machine.size), n_positive + n_negative, machine.depth
+        c_K, order_K = machine.hidden_bias[:K], machine.order[:K]
+        side = compiled.HiddenSide.of(order_K, depth.penalties(c_K), machine.size, depth.kind, depth.tail)
+        v_RD, on_RK = torch.empty(R, machine.n_visible), torch.empty(R, K)
+        z_R, mode_R = (torch.empty(R, dtype=torch.int64) for _ in range(2))
+        return cls(machine.weights[:K], c_K, machine.visible_bias, depth, side, n_positive, v_RD, on_RK, z_R, mode_R)
 
-    def gradients_(self, noise: CountedStream, n_steps: int, *, sampled: bool, capacity: int) -> Gradients:
+    def gradients_(
+        self, v_BD: Tensor, start_ND: Tensor, noise: CountedStream, n_steps: int, *,
+        last: Tensor | None, sampled: bool, capacity: int,
+    ) -> Gradients:  # fmt: skip
         """The gradient of F on the data less that on samples of the model, means over each, padded to a capacity.
 
-        The last rows become the samples. The expectation over z is exact, or taken at the sampled z.
+        The samples are ``n_steps`` sweeps away from ``start`` and go into ``last`` too, which may be where they start.
+        The expectation over z is exact, or taken at the sampled z.
         """
-        in_parts(lambda block: self._learn_(block, sampled=sampled), self._blocks(noise, n_steps))
-        K, n = self.on_RK.shape[1], self.n_positive
-        bias_K = torch.zeros(capacity)
-        torch.sum(self.on_RK, 0, out=bias_K[:K])
-        if self.machine.depth.sloped:
-            bias_K[:K] -= self.reach_RK.sum(0) * self.machine.depth.penalty_slopes(self.machine.hidden_bias)
-        bias_D = self._share(0) * self.v_RD[:n].sum(0) + self._share(n) * self.v_RD[n:].sum(0)
-        return Gradients(self._of_weights(capacity), bias_K, bias_D, label_weights=None, label_bias=None)
+        blocks = self._blocks(v_BD, start_ND, noise, n_steps, last)
+        in_parts(lambda block: self._learn_(block, sampled=sampled), blocks)
+        hidden_K, reach_K, visible_D = (
+            torch.stack(sums).sum(0) for sums in zip(*(b.sums for b in blocks), strict=True)
+        )
+        if self.depth.sloped:
+            hidden_K -= reach_K * self.depth.penalty_slopes(self.c_K)
+        padding = capacity - len(hidden_K)
+        bias_K = torch.nn.functional.pad(hidden_K, (0, padding))
+        return Gradients(self._of_weights(capacity), bias_K, visible_D, label_weights=None, label_bias=None)
 
-    def _blocks(self, noise: CountedStream, n_steps: int) -> list[_Block]:
+    def _blocks(
+        self, v_BD: Tensor, start_ND: Tensor, noise: CountedStream, n_steps: int, last: Tensor | None
+    ) -> list[_Block]:
         """The samples' before the data's: they take longer."""
-        n = self.n_positive
-        model = [slice(n + s.start, n + s.stop) for s in spans(len(self.v_RD) - n, ROWS)]
-        data = spans(n, ROWS)
-        sweeps = [n_steps] * len(model) + [0] * len(data)
-        return list(map(_Block, model + data, noise.parts(len(sweeps)), sweeps))
+        n, K, D = self.n_positive, len(self.c_K), len(self.b_D)
+        model, data = spans(len(start_ND), ROWS), spans(n, ROWS)
+        streams = iter(noise.parts(len(model) + len(data)))
+
+        def sums() -> compiled.Sums:
+            return compiled.Sums(torch.empty(K), torch.empty(K), torch.empty(D))
+
+        return [
+            _Block(
+                slice(n + s.start, n + s.stop), start_ND[s], n_steps, None if last is None else last[s],
+                next(streams), sums(),
+            )
+            for s in model
+        ] + [_Block(s, v_BD[s], 0, None, next(streams), sums()) for s in data]  # fmt: skip
 
     def _learn_(self, block: _Block, *, sampled: bool) -> None:
         """Sweep the block's rows, then see what they say of the hidden side."""
-        machine, rows, noise = self.machine, block.rows, block.noise
-        v_BD, on_BK = self.v_RD[rows], self.on_RK[rows]
-        a_BK, up_DK = torch.empty_like(on_BK), machine.weights.T
-        field_BD = torch.empty_like(v_BD) if block.n_steps else v_BD
+        rows, noise, now_BD = block.rows, block.noise, block.start_BD
+        v_BD, on_BK, up_DK = self.v_RD[rows], self.on_RK[rows], self.W_KD.T
+        a_BK, field_BD = torch.empty_like(on_BK), torch.empty_like(v_BD)
         for _ in range(block.n_steps):
-            torch.addmm(machine.hidden_bias, v_BD, up_DK, out=a_BK)
+            torch.addmm(self.c_K, now_BD, up_DK, out=a_BK)
             compiled.hidden_step_(a_BK, self.side, noise.next_draw(2), on_BK)  # h lies there until there is better
-            torch.addmm(machine.visible_bias, on_BK, machine.weights, out=field_BD)
+            torch.addmm(self.b_D, on_BK, self.W_KD, out=field_BD)
             compiled.visible_step_(field_BD, noise.next_draw(), v_BD)
-        torch.addmm(machine.hidden_bias, v_BD, up_DK, out=a_BK)
+            now_BD = v_BD
+        if now_BD is not v_BD:
+            v_BD.copy_(now_BD)
+        if block.last_BD is not None:
+            block.last_BD.copy_(v_BD)
+        torch.addmm(self.c_K, v_BD, up_DK, out=a_BK)
         compiled.phase_(
-            a_BK, self.side, noise.next_draw(), self._share(rows.start),
-            on_BK, self.reach_RK[rows], self.z_R[rows], self.mode_R[rows], sampled=sampled,
+            a_BK, self.side, noise.next_draw(), self._share(rows.start), v_BD,
+            on_BK, self.z_R[rows], self.mode_R[rows], block.sums, sampled=sampled,
         )  # fmt: skip
 
     def _share(self, row: int) -> float:
@@ -110,7 +129,7 @@ class Step:
         return -1 / n if row < n else 1 / (len(self.v_RD) - n)
 
     def _of_weights(self, capacity: int) -> Tensor:
-        K, D = self.on_RK.shape[1], self.v_RD.shape[1]
+        K, D = self.W_KD.shape
         found_KD = torch.empty(capacity, D)
         found_KD[K:] = 0
         in_parts(lambda some: torch.mm(self.on_RK[:, some].T, self.v_RD, out=found_KD[some]), spans(K, UNITS))

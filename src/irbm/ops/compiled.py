@@ -47,6 +47,11 @@ def runs_on(tensor: Tensor) -> bool:
     return available() and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and not tensor.requires_grad
 
 
+def counts_on(tensor: Tensor) -> bool:
+    """Whether the kernels can work on these counts."""
+    return available() and tensor.device.type == "cpu"
+
+
 def _jit(function: Any, **options: Any) -> Any:
     """A compiled function, kept on disk where there is a place to write; the bare one where there is no numba."""
     if numba is None:
@@ -529,21 +534,34 @@ def _weigh(factor_K, share, out_K):
 
 
 @_jit
-def _phase(a_BK, order_K, beta_K, size, kind, tail, stream, sampled, share, on_BK, reach_BK, z_B, mode_B):
+def _accumulate(x_BK, share, total_K):
+    """The sum over rows, times a share."""
+    total_K[:] = ZERO
+    for b in range(len(x_BK)):
+        for i in range(len(total_K)):
+            total_K[i] += x_BK[b, i]
+    for i in range(len(total_K)):
+        total_K[i] *= share
+
+
+@_jit
+def _phase(
+    a_BK, order_K, beta_K, size, kind, tail, stream, sampled, share, v_BD, on_BK, z_B, mode_B, hidden_K, reach_K,
+    visible_D,
+):  # fmt: skip
     B, K = a_BK.shape
-    probability_BK = np.empty((B, K), np.float32)
-    _reach_alone(
-        0, B, a_BK, order_K, beta_K, size, kind, tail, _drawn(B, stream, 0), probability_BK, on_BK, z_B, mode_B
-    )  # fmt: skip
-    rank_K = _ranks(order_K)
-    for b in range(B):
-        reach_K = probability_BK[b]
-        if sampled:
+    reach_BK = np.empty((B, K), np.float32)
+    _reach_alone(0, B, a_BK, order_K, beta_K, size, kind, tail, _drawn(B, stream, 0), reach_BK, on_BK, z_B, mode_B)
+    if sampled:
+        rank_K = _ranks(order_K)
+        for b in range(B):
             for i in range(K):
-                reach_K[i] = ONE if rank_K[i] < min(z_B[b], size) else ZERO
-        _weigh(reach_K, share, on_BK[b])
-        if len(reach_BK):
-            reach_BK[b] = share * reach_K
+                reach_BK[b, i] = ONE if rank_K[i] < min(z_B[b], size) else ZERO
+    for b in range(B):
+        _weigh(reach_BK[b], share, on_BK[b])
+    _accumulate(on_BK, ONE, hidden_K)
+    _accumulate(reach_BK, share, reach_K)
+    _accumulate(v_BD, share, visible_D)
 
 
 class HiddenSide(NamedTuple):
@@ -570,18 +588,26 @@ def visible_step_(field_BD: Tensor, draw: Draw, v_BD: Tensor) -> None:
     _visible_step(field_BD.numpy(), draw.words, v_BD.numpy())
 
 
-def phase_(
-    a_BK: Tensor, side: HiddenSide, draw: Draw, share: float,
-    on_BK: Tensor, reach_BK: Tensor, z_B: Tensor, mode_B: Tensor, *, sampled: bool,
-) -> None:  # fmt: skip
-    """``hidden_reach`` with the uniforms of one call, times the rows' share in a gradient.
+class Sums(NamedTuple):
+    """What rows add to the gradients: of hidden biases, of penalties, of visible biases."""
 
-    Into ``on`` goes reach s(a) share, and into ``reach`` reach share, where it has rows. The reach is the
+    hidden_K: Tensor
+    reach_K: Tensor
+    visible_D: Tensor
+
+
+def phase_(
+    a_BK: Tensor, side: HiddenSide, draw: Draw, share: float, v_BD: Tensor,
+    on_BK: Tensor, z_B: Tensor, mode_B: Tensor, sums: Sums, *, sampled: bool,
+) -> None:  # fmt: skip
+    """``hidden_reach`` with the uniforms of one call, and what the rows add to a gradient in which each has a share.
+
+    Into ``on`` goes reach s(a) share; the sums over rows are of that, of reach share and of v share. The reach is the
     probability, or 0 and 1 by the sampled z.
     """
     _phase(
-        a_BK.numpy(), *side, draw.words, sampled, F32(share),
-        on_BK.numpy(), reach_BK.numpy(), z_B.numpy(), mode_B.numpy(),
+        a_BK.numpy(), *side, draw.words, sampled, F32(share), v_BD.numpy(),
+        on_BK.numpy(), z_B.numpy(), mode_B.numpy(), *(t.numpy() for t in sums),
     )  # fmt: skip
 
 
@@ -655,13 +681,43 @@ def annealed_sample(
     return torch.from_numpy(log_2B[0]), torch.from_numpy(log_2B[1]), torch.from_numpy(h_BK)
 
 
-# -- the shuffle --------------------------------------------------------------------------------------------------
+# -- the order, the counts, growth --------------------------------------------------------------------------------
+# Little work, which as a dozen operations of torch would take as long as the large ones on a CPU.
 
 
-def shuffle_(order_K: Tensor, length: Tensor, u_K: Tensor) -> None:
+@_jit
+def _shuffle(order_K, stream):
+    order_K[:] = order_K[np.argsort(_drawn(len(order_K), stream, 0), kind="mergesort")]
+
+
+def shuffle_(order_K: Tensor, length: int, draw: Draw) -> None:
     """Permute the first ``length`` positions uniformly, in place; the others stay."""
-    first = order_K.numpy()[: int(length)]
-    first[:] = first[np.argsort(u_K.numpy()[: len(first)], kind="stable")]
+    _shuffle(order_K.numpy()[:length], draw.words)
+
+
+@_jit
+def _tally(sums, mode_B):
+    sums[0] += mode_B.sum()
+    sums[1] += mode_B.max()
+
+
+def tally_(sums: Tensor, mode_B: Tensor) -> None:
+    """Add the sum of a batch's likeliest z, and their maximum, to the two sums (float64)."""
+    _tally(sums.numpy(), mode_B.numpy())
+
+
+@_jit
+def _grow(size, z_pos_B, z_neg_N, limit):
+    n, m, l = len(z_pos_B), len(z_neg_N), size[()]
+    for i in range(max(n, m)):
+        if z_pos_B[i % n] > l and z_neg_N[i % m] > l and l < limit:
+            size[()] = l + 1
+            return
+
+
+def grow_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
+    """l grows by one where some example and its negative partner both reach beyond l."""
+    _grow(size.numpy(), z_pos_B.numpy(), z_neg_N.numpy(), limit)
 
 
 # -- the update ---------------------------------------------------------------------------------------------------
@@ -706,7 +762,7 @@ def update_weights_(
     gradient_KD: Tensor,
     squares_KD: Tensor,
     age_K: Tensor,
-    lr: Tensor,
+    lr: float,
     l1: float,
     l2: float,
     max_norm: float | None,
@@ -718,12 +774,43 @@ def update_weights_(
 
     Changes the parameter and its sum of squares. Rows younger than ``warm_up`` move at the plain rate.
     """
-    rate = F32(lr)
+    rate = _rate(lr)
     threshold = F32(rate * F32(l1)) if l1 else ZERO  # a rate beyond float32 is infinite, and so no factor of 0
     _update(
         parameter_KD.numel() // 2, len(parameter_KD), parameter_KD.numpy(), _array(gradient_KD), squares_KD.numpy(),
         _array(age_K), warm_up, rate, threshold, F32(l2), F32(np.inf if max_norm is None else max_norm), F32(epsilon),
     )  # fmt: skip
+
+
+def _rate(lr: float) -> Any:
+    with np.errstate(over="ignore"):  # the trainer finds parameters that ran away; an update must get that far
+        return F32(lr)
+
+
+@_jit
+def _update_biases(c_K, slope_K, squares_K, b_D, slope_D, squares_D, age_K, size, warm_up, rate, epsilon):
+    for i in range(len(c_K)):
+        own = slice(i, i + 1)
+        _descend(c_K[own], slope_K[own], squares_K[own], age_K[i] < warm_up, rate, ZERO, ZERO, epsilon)
+    _descend(b_D, slope_D, squares_D, False, rate, ZERO, ZERO, epsilon)
+    age_K[:size] += 1
+
+
+def update_biases_(
+    hidden: tuple[Tensor, Tensor, Tensor],
+    visible: tuple[Tensor, Tensor, Tensor],
+    age_K: Tensor,
+    size: Tensor,
+    step: Tensor,
+    lr: float,
+    *,
+    warm_up: int = 10,
+    epsilon: float = 1e-8,
+) -> None:
+    """One AdaGrad step of both biases, each with its gradient and its sum of squares; then all units are older."""
+    arrays = (t.numpy() for t in (*hidden, *visible, age_K))
+    _update_biases(*arrays, int(size), warm_up, _rate(lr), F32(epsilon))
+    step.add_(1)
 
 
 def _array(tensor: Tensor) -> Any:

@@ -77,11 +77,12 @@ def _on_tensor_cores(machine: Machine, v_BD: Tensor, chains: Chains, settings: S
 
 def _in_blocks(machine: Machine, v_BD: Tensor, chains: Chains, settings: Settings, noise: CountedStream) -> Phases:
     """The same without labels on a CPU, where each thread takes rows of its own."""
-    step = blocks.Step.of(machine, v_BD, v_BD if chains.v_ND is None else chains.v_ND)
-    sampled, n = settings.gradient == "sampled", len(v_BD)
-    found = step.gradients_(noise, settings.gibbs_steps, sampled=sampled, capacity=machine.capacity)
-    if chains.v_ND is not None:
-        chains.v_ND.copy_(step.v_RD[n:])
+    start_ND, n = v_BD if chains.v_ND is None else chains.v_ND, len(v_BD)
+    step = blocks.Step.of(machine, n, len(start_ND))
+    found = step.gradients_(
+        v_BD, start_ND, noise, settings.gibbs_steps,
+        last=chains.v_ND, sampled=settings.gradient == "sampled", capacity=machine.capacity,
+    )  # fmt: skip
     return Phases(found, step.z_R[:n], step.z_R[n:], step.mode_R[:n])
 
 

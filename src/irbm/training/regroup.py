@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from irbm.ops import compiled, counting
-from irbm.ops.noise import KeyedStream, Noise
+from irbm.ops.noise import CountedStream, KeyedStream, Noise
 
 FIRST_EPOCHS = 10  # the schedule mixes greedily until then
 FIRST_FRACTION = 0.75
@@ -57,15 +57,15 @@ def mix_(order_K: Tensor, size: Tensor, limits: Tensor, noise: Noise) -> None:
     """Permute the first M_t positions uniformly, in place, by the limits of the epoch."""
     if isinstance(noise, KeyedStream):
         counting.shuffle_(order_K, size, limits, noise.next_key())
+    elif isinstance(noise, CountedStream):
+        fraction, most = limits.tolist()
+        compiled.shuffle_(order_K, int(min(math.floor(int(size) * fraction), most)), noise.next_draw())
     else:
         shuffle_(order_K, regrouped(size, limits), noise(len(order_K)))
 
 
 def shuffle_(order_K: Tensor, length: Tensor, u_K: Tensor) -> None:
     """Permute the first ``length`` positions uniformly, in place; the others stay."""
-    if compiled.runs_on(u_K):
-        compiled.shuffle_(order_K, length, u_K)
-        return
     position_K = torch.arange(len(order_K), device=order_K.device)
     key_K = torch.where(position_K < length, u_K.double(), position_K + 1.0)
     order_K.copy_(order_K[torch.argsort(key_K, stable=True)])
