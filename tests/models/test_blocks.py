@@ -41,15 +41,15 @@ def seeded(*key):
 
 
 def run(machine, n, N, n_steps, *, sampled=False):
-    """A step from random rows, and what it found; the chains' last rows are the samples."""
-    step, start = blocks.Step.of(machine, n, N), binary(N, 30, 2)
-    chains = start.clone()
+    """A step from random rows, and what it found; then which rows are the data's and which the samples'."""
+    step, chains = blocks.Step.of(machine, n + N), binary(N, 30, 2)
     found = step.gradients_(
         binary(n, 30, 1), chains, seeded(1), n_steps, last=chains, sampled=sampled, capacity=machine.capacity
     )
-    assert torch.equal(chains, step.v_RD[n:])
-    assert torch.equal(binary(n, 30, 1), step.v_RD[:n])
-    return step, found
+    data, model = step.positive_R, ~step.positive_R
+    assert torch.equal(chains, step.v_RD[model])
+    assert torch.equal(binary(n, 30, 1), step.v_RD[data])
+    return step, found, data, model
 
 
 @pytest.mark.parametrize(("n", "N"), [(1, 1), (70, 70), (30, 200)])
@@ -57,9 +57,9 @@ def run(machine, n, N, n_steps, *, sampled=False):
 def test_gradients_are_exact_given_the_samples(depth, n, N):
     """Against the closed form in float64; the samples are those of the last rows."""
     machine = padded_machine(depth)
-    step, found = run(machine, n, N, 2)
+    step, found, *rows = run(machine, n, N, 2)
     exact = machine.to(dtype=torch.float64)
-    data, model = (exact.free_energy_gradients(v.double()) for v in (step.v_RD[:n], step.v_RD[n:]))
+    data, model = (exact.free_energy_gradients(step.v_RD[some].double()) for some in rows)
     for name in ("weights", "hidden_bias", "visible_bias"):
         expected = getattr(data, name) - getattr(model, name)
         torch.testing.assert_close(getattr(found, name).double(), expected, rtol=1e-5, atol=1e-6)
@@ -68,10 +68,9 @@ def test_gradients_are_exact_given_the_samples(depth, n, N):
 @pytest.mark.parametrize("depth", DEPTHS, ids=NAMES)
 def test_gradients_at_the_sampled_z(depth):
     machine = padded_machine(depth)
-    step, found = run(machine, 70, 70, 1, sampled=True)
-    exact, z = machine.to(dtype=torch.float64), step.z_R
-    data = exact.free_energy_gradients(step.v_RD[:70].double(), z_B=z[:70])
-    model = exact.free_energy_gradients(step.v_RD[70:].double(), z_B=z[70:])
+    step, found, *rows = run(machine, 70, 70, 1, sampled=True)
+    exact = machine.to(dtype=torch.float64)
+    data, model = (exact.free_energy_gradients(step.v_RD[some].double(), z_B=step.z_R[some]) for some in rows)
     for name in ("weights", "hidden_bias", "visible_bias"):
         expected = getattr(data, name) - getattr(model, name)
         torch.testing.assert_close(getattr(found, name).double(), expected, rtol=1e-5, atol=1e-6)
@@ -81,21 +80,20 @@ def test_gradients_at_the_sampled_z(depth):
 def test_sweeps_are_the_machines_own(depth):
     """The same draws through ``Machine.gibbs``; z and its mode through ``Machine.hidden``."""
     machine, start = padded_machine(depth, K=150), binary(130, 30, 2)
-    step, _ = run(machine, 10, 130, 3)
-    streams, differing = seeded(1).parts(4), 0
-    for rows, noise in zip((slice(0, 43), slice(43, 86), slice(86, 130)), streams, strict=False):
+    step, _, _, model = run(machine, 130, 130, 3)
+    swept, z, mode, differing = step.v_RD[model], step.z_R[model], step.mode_R[model], 0
+    for rows, noise in zip((slice(0, 43), slice(43, 86), slice(86, 130)), seeded(1).parts(3), strict=True):
         v, _ = machine.gibbs(start[rows], None, noise, 3)
-        swept = step.v_RD[10:][rows]
-        differing += int((v != swept).any(1).sum())
-        hidden = machine.hidden(swept, None, noise)
-        assert (hidden.z_B != step.z_R[10:][rows]).sum() <= 1
-        assert torch.equal(hidden.mode_B, step.mode_R[10:][rows])
+        differing += int((v != swept[rows]).any(1).sum())
+        hidden = machine.hidden(swept[rows], None, noise)  # draws for the chains' rows before those of the examples'
+        differing += int((hidden.z_B != z[rows]).sum())
+        assert torch.equal(hidden.mode_B, mode[rows])
     assert differing <= 2  # products of other shapes round otherwise, and a uniform may lie in between
 
 
 def test_padding_has_no_gradient():
     machine = padded_machine(Infinite())
-    _, found = run(machine, 10, 10, 1)
+    _, found, *_ = run(machine, 10, 10, 1)
     assert found.weights.shape == machine.weights.shape
     assert not found.weights[150:].any()
     assert not found.hidden_bias[150:].any()

@@ -85,7 +85,7 @@ class _Kernel:
         if n == 1 or work < SHARED_FROM:
             self.alone(0, rows, *arguments)
         else:
-            in_parts(lambda span: self.alone(span.start, span.stop, *arguments), spans(rows, -(-rows // n)))
+            in_parts(lambda span: self.alone(span.start, span.stop, *arguments), spans(rows, n))
 
 
 # -- elementary functions -----------------------------------------------------------------------------------------
@@ -534,19 +534,14 @@ def _weigh(factor_K, share, out_K):
 
 
 @_jit
-def _accumulate(x_BK, share, total_K):
-    """The sum over rows, times a share."""
-    total_K[:] = ZERO
-    for b in range(len(x_BK)):
-        for i in range(len(total_K)):
-            total_K[i] += x_BK[b, i]
+def _accumulate(x_K, share, total_K):
     for i in range(len(total_K)):
-        total_K[i] *= share
+        total_K[i] += share * x_K[i]
 
 
 @_jit
 def _phase(
-    a_BK, order_K, beta_K, size, kind, tail, stream, sampled, share, v_BD, on_BK, z_B, mode_B, hidden_K, reach_K,
+    a_BK, order_K, beta_K, size, kind, tail, stream, sampled, share_B, v_BD, on_BK, z_B, mode_B, hidden_K, reach_K,
     visible_D,
 ):  # fmt: skip
     B, K = a_BK.shape
@@ -557,11 +552,12 @@ def _phase(
         for b in range(B):
             for i in range(K):
                 reach_BK[b, i] = ONE if rank_K[i] < min(z_B[b], size) else ZERO
+    hidden_K[:], reach_K[:], visible_D[:] = ZERO, ZERO, ZERO
     for b in range(B):
-        _weigh(reach_BK[b], share, on_BK[b])
-    _accumulate(on_BK, ONE, hidden_K)
-    _accumulate(reach_BK, share, reach_K)
-    _accumulate(v_BD, share, visible_D)
+        _weigh(reach_BK[b], share_B[b], on_BK[b])
+        _accumulate(on_BK[b], ONE, hidden_K)
+        _accumulate(reach_BK[b], share_B[b], reach_K)
+        _accumulate(v_BD[b], share_B[b], visible_D)
 
 
 class HiddenSide(NamedTuple):
@@ -597,7 +593,7 @@ class Sums(NamedTuple):
 
 
 def phase_(
-    a_BK: Tensor, side: HiddenSide, draw: Draw, share: float, v_BD: Tensor,
+    a_BK: Tensor, side: HiddenSide, draw: Draw, share_B: Tensor, v_BD: Tensor,
     on_BK: Tensor, z_B: Tensor, mode_B: Tensor, sums: Sums, *, sampled: bool,
 ) -> None:  # fmt: skip
     """``hidden_reach`` with the uniforms of one call, and what the rows add to a gradient in which each has a share.
@@ -606,7 +602,7 @@ def phase_(
     probability, or 0 and 1 by the sampled z.
     """
     _phase(
-        a_BK.numpy(), *side, draw.words, sampled, F32(share), v_BD.numpy(),
+        a_BK.numpy(), *side, draw.words, sampled, share_B.numpy(), v_BD.numpy(),
         on_BK.numpy(), z_B.numpy(), mode_B.numpy(), *(t.numpy() for t in sums),
     )  # fmt: skip
 

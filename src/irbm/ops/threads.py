@@ -26,9 +26,8 @@ def in_parts(work: Callable[[Part], Result], parts: Sequence[Part]) -> list[Resu
     return list(_pool(threads).map(work, parts))
 
 
-def spans(n: int, most: int) -> list[slice]:
-    """0..n in as few spans as hold ``most`` each, as even as can be."""
-    count = -(-n // most)
+def spans(n: int, count: int) -> list[slice]:
+    """0..n in so many spans, as even as can be."""
     return [slice(n * i // count, n * (i + 1) // count) for i in range(count)]
 
 

@@ -77,13 +77,14 @@ def _on_tensor_cores(machine: Machine, v_BD: Tensor, chains: Chains, settings: S
 
 def _in_blocks(machine: Machine, v_BD: Tensor, chains: Chains, settings: Settings, noise: CountedStream) -> Phases:
     """The same without labels on a CPU, where each thread takes rows of its own."""
-    start_ND, n = v_BD if chains.v_ND is None else chains.v_ND, len(v_BD)
-    step = blocks.Step.of(machine, n, len(start_ND))
+    start_ND = v_BD if chains.v_ND is None else chains.v_ND
+    step = blocks.Step.of(machine, len(v_BD) + len(start_ND))
     found = step.gradients_(
         v_BD, start_ND, noise, settings.gibbs_steps,
         last=chains.v_ND, sampled=settings.gradient == "sampled", capacity=machine.capacity,
     )  # fmt: skip
-    return Phases(found, step.z_R[:n], step.z_R[n:], step.mode_R[:n])
+    positive_R = step.positive_R
+    return Phases(found, step.z_R[positive_R], step.z_R[~positive_R], step.mode_R[positive_R])
 
 
 def discriminative(machine: Machine, v_BD: Tensor, y_B: Tensor, settings: Settings, noise: Noise) -> Phases:
