@@ -430,11 +430,27 @@ def _shares(deeper_K, active_K, size, reach_K, on_K):
 
 @_Kernel
 def _label_tables(
-    a_BK, shift_CK, bias_C, beta_K, size, kind, tail, y_B, u_B, score_BC, reach_BCK, beyond_BC, on_BCK, z_B, mode_B
+    first,
+    last,
+    a_BK,
+    shift_CK,
+    bias_C,
+    beta_K,
+    size,
+    kind,
+    tail,
+    y_B,
+    u_B,
+    score_BC,
+    reach_BCK,
+    beyond_BC,
+    on_BCK,
+    z_B,
+    mode_B,
 ):
-    (B, K), C = a_BK.shape, len(bias_C)
+    K, C = a_BK.shape[1], len(bias_C)
     limit = K if kind == INFINITE else size
-    for b in prange(B):
+    for b in range(first, last):
         single_5K, double_2K = np.empty((5, K), np.float32), np.empty((2, K), np.float64)
         a_K, small_K, gain_K, active_K, w_K = single_5K[0], single_5K[1], single_5K[2], single_5K[3], single_5K[4]
         t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
@@ -467,7 +483,7 @@ def label_contrast(
     z_pos_B, mode_B = (torch.empty(B, dtype=torch.int64) for _ in range(2))
     written = (score_BC, reach_BCK, beyond_BC, on_BCK, z_pos_B, mode_B)
     _label_tables(
-        on_BCK.numel(), _array(a_BK[:, order_K]), _array(label_weights_KC.T[:, order_K]), _array(label_bias_C),
+        5 * on_BCK.numel(), B, _array(a_BK[:, order_K]), _array(label_weights_KC.T[:, order_K]), _array(label_bias_C),
         _array(beta_K[order_K]), int(size), KINDS[kind], tail, _array(y_B), _array(u_pos_B), *map(_array, written),
     )  # fmt: skip
     return reference.summed_contrast(*written, y_B, order_K, size, u_neg_B)
