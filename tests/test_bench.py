@@ -3,7 +3,6 @@
 import json
 import sys
 import time
-from dataclasses import replace
 from importlib.metadata import distributions
 
 import numpy as np
@@ -89,16 +88,15 @@ class TestWhatIsTimed:
 
     @pytest.mark.parametrize("case", SMALL)
     def test_the_floor_has_the_products_of_the_step(self, case):
-        """Counted in operations, at the capacity that the trainer works with."""
+        """Counted in operations."""
         ours = steps.trainer(case, 1, 0, "cpu")
         ours.run_epoch()
         with FlopCounterMode(display=False) as of_step:
             ours.step(torch.arange(case.B))
-        floor = steps.products(replace(case, l=ours.machine.capacity), torch.float32, "cpu")
+        floor = steps.products(case, torch.float32, "cpu")
         with FlopCounterMode(display=False) as of_floor:
             floor()
-        means = 2 * (case.B + case.n_chains) * case.D  # of the visible units, a vector times a matrix
-        assert of_step.get_total_flops() == of_floor.get_total_flops() + means
+        assert of_step.get_total_flops() == of_floor.get_total_flops() > 0
 
     def test_growth_is_timed_against_the_sizes_it_went_through(self, monkeypatch):
         """By a clock that ticks once for each unit of a step: held machines of the same sizes take as long."""
