@@ -1,0 +1,27 @@
+"""What the digits experiment may see, and how it counts."""
+
+import numpy as np
+
+from irbm import data
+from irbm.experiments import digits_classification as digits
+
+
+def test_folds_hold_out_every_image_of_train_and_validation_once_and_none_of_test():
+    X, y = digits.seen()
+    splits = data.load("digits")
+    np.testing.assert_array_equal(X, np.concatenate([splits.train.X, splits.validation.X]))
+    assert len(y) == 1204 + 297
+    held = np.concatenate([held for _, held in digits.folds()])
+    assert sorted(held) == list(range(len(y)))
+    assert all(not set(kept) & set(held) for kept, held in digits.folds())
+
+
+def test_errors_of_a_fold_are_those_of_the_classifier_after_so_many_epochs(monkeypatch):
+    monkeypatch.setattr(digits, "EPOCHS", (1, 3))
+    settings = {"alpha": 0.1, "learning_rate": 0.2}
+    found = digits.fold_errors(settings, 2)
+    (X, y), (kept, held) = digits.seen(), digits.folds()[2]
+    for n_iter, errors in found.items():
+        model = digits.classifier(settings, 2, n_iter).fit(X[kept], y[kept])
+        assert errors == (model.predict(X[held]) != y[held]).sum()
+    assert found[3] < found[1]
