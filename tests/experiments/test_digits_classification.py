@@ -19,9 +19,21 @@ def test_folds_hold_out_every_image_of_train_and_validation_once_and_none_of_tes
 def test_errors_of_a_fold_are_those_of_the_classifier_after_so_many_epochs(monkeypatch):
     monkeypatch.setattr(digits, "EPOCHS", (1, 3))
     settings = {"alpha": 0.1, "learning_rate": 0.2}
-    found = digits.fold_errors(settings, 2)
+    found = digits.fold_errors(settings, 2, 7)
     (X, y), (kept, held) = digits.seen(), digits.folds()[2]
     for n_iter, errors in found.items():
-        model = digits.classifier(settings, 2, n_iter).fit(X[kept], y[kept])
+        model = digits.classifier(settings, 7, n_iter).fit(X[kept], y[kept])
         assert errors == (model.predict(X[held]) != y[held]).sum()
     assert found[3] < found[1]
+
+
+def test_the_best_by_one_seed_are_tried_again_and_the_best_of_them_by_all_seeds_comes_first(monkeypatch):
+    rates = {0: {"a": 0.05, "b": 0.04, "c": 0.06, "d": 0.03}, 1: {"b": 0.05, "d": 0.07}, 2: {"b": 0.04, "d": 0.06}}
+    monkeypatch.setattr(digits, "CANDIDATES", [{"name": name} for name in "abcd"])
+    monkeypatch.setattr(digits, "FINALISTS", 2)
+    monkeypatch.setattr(
+        digits, "cross_validated", lambda pool, candidates, seed: [rates[seed][c["name"]] for c in candidates]
+    )
+    found = digits.search(None)
+    assert [t["settings"]["name"] for t in found] == ["b", "d", "a", "c"]
+    assert found[0]["errors"] == [0.04, 0.05, 0.04]
