@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from irbm import data
+from irbm import InfiniteRBMClassifier, data
 from irbm.experiments import digits_classification as digits
 
 
@@ -16,15 +16,17 @@ def test_folds_hold_out_every_image_of_train_and_validation_once_and_none_of_tes
     assert all(not set(kept) & set(held) for kept, held in digits.folds())
 
 
-def test_errors_of_a_fold_are_those_of_the_classifier_after_so_many_epochs(monkeypatch):
-    monkeypatch.setattr(digits, "EPOCHS", (1, 3))
+def test_errors_of_a_fold_are_the_mean_over_the_last_passes(monkeypatch):
+    monkeypatch.setattr(digits, "WARM", 2)
+    monkeypatch.setattr(digits, "COOL", 2)
+    monkeypatch.setattr(digits, "LOOKS_AT", (1, 2))
     settings = {"alpha": 0.1, "learning_rate": 0.2}
-    found = digits.fold_errors(settings, 2, 7)
     (X, y), (kept, held) = digits.seen(), digits.folds()[2]
-    for n_iter, errors in found.items():
-        model = digits.classifier(settings, 7, n_iter).fit(X[kept], y[kept])
-        assert errors == (model.predict(X[held]) != y[held]).sum()
-    assert found[3] < found[1]
+    model = InfiniteRBMClassifier(**digits.COMMON, **settings, n_iter=2, random_state=7, device="cpu")
+    model.fit(X[kept], y[kept]).set_params(learning_rate=0.02)
+    wrong = [(model.partial_fit(X[kept], y[kept]).predict(X[held]) != y[held]).sum() for _ in range(2)]
+    assert wrong[0] != wrong[1]
+    assert digits.fold_errors(settings, 2, 7) == np.mean(wrong)
 
 
 def test_the_best_by_one_seed_are_tried_again_and_the_best_of_them_by_all_seeds_comes_first(monkeypatch):
