@@ -15,7 +15,7 @@ from irbm.experiments.classification import load, train
 from irbm.experiments.results import write_json
 
 # Changes to the paper's best settings, along each of the three axes that it searched, and a few along two.
-CANDIDATES: dict[str, list[dict[str, float]]] = {
+CANDIDATES: dict[str, list[dict[str, Any]]] = {
     "binarized_mnist": [
         {},
         {"alpha": 0.02},
@@ -24,6 +24,8 @@ CANDIDATES: dict[str, list[dict[str, float]]] = {
         {"alpha": 0.1, "learning_rate": 0.03},
         {"l1": 1e-3},
         {"l1": 1e-5},
+        {"momentum": True, "batch_size": 200, "l1": 5e-4},
+        {"momentum": True, "batch_size": 200, "l1": 5e-4, "alpha": 0.02},
     ],
     "caltech101_silhouettes": [
         {},
