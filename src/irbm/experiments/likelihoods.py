@@ -138,7 +138,7 @@ usual estimate of {NAIVE_POINTS} temperatures and {NAIVE_CHAINS} chains, which h
 {table}
 
 - small: up to 16 visible and 300 hidden units, with labels or without, of every depth; sharp, multimodal, with narrow
-  modes; and deep traps, whose pattern the chains of the usual estimate never see: it is off by
+  modes; and deep traps, whose pattern hardly a chain of the usual estimate ever sees: it is off by
   {_trap_range()} nats there.
 - large: 784 visible and 300 hidden units of one or two filters that repeat.
 - needle: 100 visible units and 801 hidden ones, of which a single one makes a narrow mode.
