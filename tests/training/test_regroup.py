@@ -8,7 +8,6 @@ import torch
 from scipy.stats import chisquare
 
 from irbm.models import Infinite
-from irbm.ops import compiled
 from irbm.ops.noise import uniform_noise
 from irbm.training import Settings, Trainer, TrainingState, optim, regroup
 from irbm.training.initial import initial_machine
@@ -163,28 +162,16 @@ def test_the_trainer_regroups_by_the_schedule(regrouped, monkeypatch):
     """Every step shuffles as many positions as the schedule says, before anything else happens in it."""
     seen = []
 
-    def spy(order, length, _):
-        seen.append((int(length), len(order)))
+    def spy(order, length, u):
+        seen.append((int(length), len(order), len(u)))
 
     monkeypatch.setattr(regroup, "shuffle_", spy)
-    monkeypatch.setattr(compiled, "shuffle_", spy)
     settings = Settings(n_iter=13, batch_size=10, regroup=regrouped, gibbs_steps=1, max_components=4)
     state = state_of(4, settings)
     monkeypatch.setattr(optim, "update_", lambda *_: None)
     Trainer(state, X, settings=settings).run()
     # A depth of at most 4, less 10, leaves nothing to regroup from epoch 10 on.
     expected = {None: [0] * 13, 0.5: [2] * 13, "adaptive": [0] + [3] * 9 + [0] * 3}[regrouped]
-    assert [length for length, _ in seen] == [length for length in expected for _ in range(4)]
+    assert [length for length, _, _ in seen] == [length for length in expected for _ in range(4)]
     assert [report.regrouped for report in state.history] == expected
-    assert all(capacity == 64 for _, capacity in seen)
-
-
-@pytest.mark.skipif(not compiled.available(), reason="numba is not installed")
-@pytest.mark.parametrize("length", [0, 1, 2, 50, 99])
-def test_the_compiled_shuffle_is_its_twin(length):
-    noise, again = uniform_noise(3), uniform_noise(3)
-    order = torch.randperm(99, generator=torch.Generator().manual_seed(1))
-    expected = order.clone()
-    compiled.shuffle_(order, length, noise.next_draw())
-    regroup.shuffle_(expected, torch.tensor(length), torch.cat([again(length), torch.zeros(99 - length)]))
-    assert torch.equal(order, expected)
+    assert all(capacity == uniforms == 64 for _, capacity, uniforms in seen)

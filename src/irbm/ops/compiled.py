@@ -4,7 +4,7 @@ Every function has a slow twin made of the reference operations, with the same s
 can run, as ``available`` says, and the reference takes over.
 
 Shapes: B examples, K hidden units (padding included), D visible units. A loop over rows is shared among as many threads
-as torch has, where there is enough to do; no result depends on it. Nothing here holds Python's lock while it computes.
+as torch has, where there is enough to do; no result depends on it.
 
 Precision: gains are added up in float64, because t reaches thousands while z is decided by its differences; what is
 left after subtracting the largest t is float32. ``exp`` and ``log1p`` are polynomials, good to 2e-7, which the compiler
@@ -14,7 +14,9 @@ can turn into vector instructions; calls of the C library it cannot.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, disable-error-code="no-any-return"
 
 import importlib
-from typing import Any, NamedTuple
+import os
+from threading import Lock
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,7 +24,6 @@ from torch import Tensor
 
 from irbm.ops import reference
 from irbm.ops.reference import Contrast, Heat, Kind
-from irbm.ops.threads import in_parts, spans
 
 try:
     numba: Any = importlib.import_module("numba")
@@ -31,7 +32,7 @@ except ImportError:  # no kernel can run then, as ``available`` says
 
 KINDS: dict[Kind, int] = {"fixed": 0, "ordered": 1, "infinite": 2}
 FIXED, INFINITE = KINDS["fixed"], KINDS["infinite"]
-SHARED_FROM = 100_000  # nanoseconds of work from which another thread gains more than it costs to wake
+SHARED_FROM = 20_000  # elements from which another thread gains more than it costs to wake
 NEGLIGIBLE = 2.0**-50
 """Probabilities below it are written as 0: products of them leave float32's normal range, where the processor is so
 slow that the gradient's matrix product took fifteen times as long."""
@@ -45,11 +46,6 @@ def available() -> bool:
 def runs_on(tensor: Tensor) -> bool:
     """Whether the kernels can work on this tensor: float32 on the CPU, with no autograd to feed."""
     return available() and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and not tensor.requires_grad
-
-
-def counts_on(tensor: Tensor) -> bool:
-    """Whether the kernels can work on these counts."""
-    return available() and tensor.device.type == "cpu"
 
 
 def _jit(function: Any, **options: Any) -> Any:
@@ -73,19 +69,35 @@ def _inlined(function: Any) -> Any:
     return function if numba is None else numba.njit(function, inline="always")
 
 
+prange: Any = range if numba is None else numba.prange
+
+
 class _Kernel:
-    """A loop over rows ``first..last``, compiled; the rows are shared among threads where there is enough to do."""
+    """A loop over rows, compiled twice: for one thread, and to be shared among many."""
+
+    shared = True  # may be, where there is enough to do
+    _lock = Lock()  # not every threading layer of numba bears two callers at a time
 
     def __init__(self, function: Any) -> None:
-        self.alone = _jit(function)
+        self._alone = _jit(function)
+        self._shared = _jit(function, parallel=True)
 
-    def __call__(self, work: int, rows: int, *arguments: Any) -> None:
-        """``work`` is what one thread would take, in nanoseconds, roughly."""
-        n = torch.get_num_threads()
-        if n == 1 or work < SHARED_FROM:
-            self.alone(0, rows, *arguments)
-        else:
-            in_parts(lambda span: self.alone(span.start, span.stop, *arguments), spans(rows, n))
+    def __call__(self, elements: int, *arguments: Any) -> None:
+        threads = torch.get_num_threads()
+        if threads == 1 or elements < SHARED_FROM or not _Kernel.shared:
+            self._alone(*arguments)
+            return
+        with _Kernel._lock:
+            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
+            self._shared(*arguments)
+
+    @classmethod
+    def stay_alone(cls) -> None:
+        cls.shared = False
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_Kernel.stay_alone)  # OpenMP's threads do not live through a fork
 
 
 # -- elementary functions -----------------------------------------------------------------------------------------
@@ -156,10 +168,9 @@ def _as_uniform(word):
 
 
 @_jit
-def _draw_block(u_4Q, first, stream):
-    k0, k1, call, part, group = stream
+def _draw_block(u_4Q, first, call, k0, k1):
     for q in range(QUARTER):
-        c0, c1, c2, c3 = _round(first + U64(q), call, part, group, k0, k1, 0)
+        c0, c1, c2, c3 = _round(first + U64(q), call, U64(0), U64(0), k0, k1, 0)
         c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 1)
         c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 2)
         c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 3)
@@ -173,35 +184,23 @@ def _draw_block(u_4Q, first, stream):
 
 
 @_Kernel
-def _uniforms(first, last, u_N, stream):
+def _uniforms(u_N, key, call):
     block = 4 * QUARTER
-    for i in range(first, last):
+    k0, k1 = key & WORD, key >> BITS
+    for i in prange(-(-len(u_N) // block)):
         here = u_N[i * block : (i + 1) * block]
         if len(here) == block:
-            _draw_block(here.reshape(4, QUARTER), U64(i * QUARTER), stream)
+            _draw_block(here.reshape(4, QUARTER), U64(i * QUARTER), call, k0, k1)
         else:
             u_4Q = np.empty((4, QUARTER), np.float32)
-            _draw_block(u_4Q, U64(i * QUARTER), stream)
+            _draw_block(u_4Q, U64(i * QUARTER), call, k0, k1)
             here[:] = u_4Q.reshape(block)[: len(here)]
 
 
-class Draw(NamedTuple):
-    """What uniforms are a function of: a 64-bit key, and three numbers below 2^32."""
-
-    key: int
-    call: int
-    part: int = 0  # of the rows
-    group: int = 0  # of parts
-
-    @property
-    def words(self) -> tuple[np.uint64, ...]:
-        return tuple(map(U64, (self.key & 0xFFFFFFFF, self.key >> 32, self.call, self.part, self.group)))
-
-
-def uniforms(draw: Draw, shape: tuple[int, ...]) -> Tensor:
-    """Uniforms in [0, 1) with 24 bits."""
+def uniforms(key: int, call: int, shape: tuple[int, ...]) -> Tensor:
+    """Uniforms in [0, 1) with 24 bits: the ``call``-th draw of a stream with a 64-bit key, both below 2^32 blocks."""
     u = np.empty(shape, np.float32)
-    _uniforms(u.size // 2, -(-u.size // (4 * QUARTER)), u.reshape(-1), draw.words)
+    _uniforms(u.size, u.reshape(-1), U64(key), U64(call))
     return torch.from_numpy(u)
 
 
@@ -311,11 +310,11 @@ def _ranks(order_K):
 
 
 @_Kernel
-def _hidden_sample(first, last, a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK, z_B, h_BK):
-    K = a_BK.shape[1]
+def _hidden_sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK, z_B, h_BK):
+    B, K = a_BK.shape
     rank_K = _ranks(order_K)
     limit = K if kind == INFINITE else size
-    for b in range(first, last):
+    for b in prange(B):
         single_3K, double_2K = np.empty((3, K), np.float32), np.empty((2, K), np.float64)
         small_K, gain_K, w_K = single_3K[0], single_3K[1], single_3K[2, :limit]
         t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
@@ -335,18 +334,7 @@ def hidden_sample(
     a = _array(a_BK)
     z_B, h_BK = np.empty(len(a), np.int64), np.empty_like(a)
     _hidden_sample(
-        4 * a.size,
-        len(a),
-        a,
-        _array(order_K),
-        _array(beta_K),
-        int(size),
-        KINDS[kind],
-        tail,
-        _array(u_B),
-        _array(u_BK),
-        z_B,
-        h_BK,
+        a.size, a, _array(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B), _array(u_BK), z_B, h_BK
     )
     return torch.from_numpy(z_B), torch.from_numpy(h_BK)
 
@@ -370,10 +358,10 @@ def _activate(a_K, small_K, active_K):
 
 
 @_Kernel
-def _hidden_reach(first, last, a_BK, order_K, beta_K, size, kind, tail, u_B, reach_BK, active_BK, z_B, mode_B):
-    K = a_BK.shape[1]
+def _hidden_reach(a_BK, order_K, beta_K, size, kind, tail, u_B, reach_BK, active_BK, z_B, mode_B):
+    B, K = a_BK.shape
     limit = K if kind == INFINITE else size
-    for b in range(first, last):
+    for b in prange(B):
         single_3K, double_2K = np.empty((3, K), np.float32), np.empty((2, K), np.float64)
         small_K, gain_K, w_K = single_3K[0], single_3K[1], single_3K[2, :limit]
         t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
@@ -402,7 +390,7 @@ def hidden_reach(
     reach_BK, active_BK = np.empty_like(a), np.empty_like(a)
     z_B, mode_B = np.empty(len(a), np.int64), np.empty(len(a), np.int64)
     _hidden_reach(
-        5 * a.size, len(a), a, _array(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B),
+        a.size, a, _array(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B),
         reach_BK, active_BK, z_B, mode_B,
     )  # fmt: skip
     return torch.from_numpy(reach_BK), torch.from_numpy(active_BK), torch.from_numpy(z_B), torch.from_numpy(mode_B)
@@ -430,27 +418,11 @@ def _shares(deeper_K, active_K, size, reach_K, on_K):
 
 @_Kernel
 def _label_tables(
-    first,
-    last,
-    a_BK,
-    shift_CK,
-    bias_C,
-    beta_K,
-    size,
-    kind,
-    tail,
-    y_B,
-    u_B,
-    score_BC,
-    reach_BCK,
-    beyond_BC,
-    on_BCK,
-    z_B,
-    mode_B,
+    a_BK, shift_CK, bias_C, beta_K, size, kind, tail, y_B, u_B, score_BC, reach_BCK, beyond_BC, on_BCK, z_B, mode_B
 ):
-    K, C = a_BK.shape[1], len(bias_C)
+    (B, K), C = a_BK.shape, len(bias_C)
     limit = K if kind == INFINITE else size
-    for b in range(first, last):
+    for b in prange(B):
         single_5K, double_2K = np.empty((5, K), np.float32), np.empty((2, K), np.float64)
         a_K, small_K, gain_K, active_K, w_K = single_5K[0], single_5K[1], single_5K[2], single_5K[3], single_5K[4]
         t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
@@ -483,7 +455,7 @@ def label_contrast(
     z_pos_B, mode_B = (torch.empty(B, dtype=torch.int64) for _ in range(2))
     written = (score_BC, reach_BCK, beyond_BC, on_BCK, z_pos_B, mode_B)
     _label_tables(
-        5 * on_BCK.numel(), B, _array(a_BK[:, order_K]), _array(label_weights_KC.T[:, order_K]), _array(label_bias_C),
+        on_BCK.numel(), _array(a_BK[:, order_K]), _array(label_weights_KC.T[:, order_K]), _array(label_bias_C),
         _array(beta_K[order_K]), int(size), KINDS[kind], tail, _array(y_B), _array(u_pos_B), *map(_array, written),
     )  # fmt: skip
     return reference.summed_contrast(*written, y_B, order_K, size, u_neg_B)
@@ -500,8 +472,8 @@ def _switch_row(field_D, u_D, v_D):
 
 
 @_Kernel
-def _sample_bernoulli(first, last, field_BD, u_BD, v_BD):
-    for b in range(first, last):
+def _sample_bernoulli(field_BD, u_BD, v_BD):
+    for b in prange(len(field_BD)):
         _switch_row(field_BD[b], u_BD[b], v_BD[b])
 
 
@@ -509,118 +481,8 @@ def sample_bernoulli(field_BD: Tensor, u_BD: Tensor) -> Tensor:
     """v_j = 1 with probability s(field_j): (B, D). Eq. 13."""
     field = _array(field_BD)
     v_BD = np.empty_like(field)
-    _sample_bernoulli(field.size // 2, len(field), field, _array(u_BD), v_BD)
+    _sample_bernoulli(field.size, field, _array(u_BD), v_BD)
     return torch.from_numpy(v_BD)
-
-
-# -- whole blocks of rows -------------------------------------------------------------------------------------------
-# For a thread that has its rows to itself: in the caller's memory, with the draws within, one call for a half-step.
-
-_draw_alone, _sample_alone, _reach_alone, _switch_alone = (
-    kernel.alone for kernel in (_uniforms, _hidden_sample, _hidden_reach, _sample_bernoulli)
-)
-
-
-@_jit
-def _drawn(n, stream, later):
-    """n uniforms of a call, or of one some calls later."""
-    k0, k1, call, part, group = stream
-    u_N = np.empty(n, np.float32)
-    _draw_alone(0, -(-n // (4 * QUARTER)), u_N, (k0, k1, call + U64(later), part, group))
-    return u_N
-
-
-@_jit
-def _hidden_step(a_BK, order_K, beta_K, size, kind, tail, stream, h_BK):
-    B, K = a_BK.shape
-    u_B, u_BK = _drawn(B, stream, 0), _drawn(B * K, stream, 1).reshape(B, K)
-    _sample_alone(0, B, a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK, np.empty(B, np.int64), h_BK)
-
-
-@_jit
-def _visible_step(field_BD, stream, v_BD):
-    B, D = field_BD.shape
-    _switch_alone(0, B, field_BD, _drawn(B * D, stream, 0).reshape(B, D), v_BD)
-
-
-@_jit
-def _weigh(factor_K, share, out_K):
-    for i in range(len(out_K)):
-        out_K[i] *= share * factor_K[i]
-
-
-@_jit
-def _accumulate(x_K, share, total_K):
-    for i in range(len(total_K)):
-        total_K[i] += share * x_K[i]
-
-
-@_jit
-def _phase(
-    a_BK, order_K, beta_K, size, kind, tail, stream, sampled, share_B, v_BD, on_BK, z_B, mode_B, hidden_K, reach_K,
-    visible_D,
-):  # fmt: skip
-    B, K = a_BK.shape
-    reach_BK = np.empty((B, K), np.float32)
-    _reach_alone(0, B, a_BK, order_K, beta_K, size, kind, tail, _drawn(B, stream, 0), reach_BK, on_BK, z_B, mode_B)
-    if sampled:
-        rank_K = _ranks(order_K)
-        for b in range(B):
-            for i in range(K):
-                reach_BK[b, i] = ONE if rank_K[i] < min(z_B[b], size) else ZERO
-    hidden_K[:], reach_K[:], visible_D[:] = ZERO, ZERO, ZERO
-    for b in range(B):
-        _weigh(reach_BK[b], share_B[b], on_BK[b])
-        _accumulate(on_BK[b], ONE, hidden_K)
-        _accumulate(reach_BK[b], share_B[b], reach_K)
-        _accumulate(v_BD[b], share_B[b], visible_D)
-
-
-class HiddenSide(NamedTuple):
-    """What the kernels need of a machine's hidden side."""
-
-    order_K: Any
-    beta_K: Any
-    size: int
-    kind: int
-    tail: float
-
-    @classmethod
-    def of(cls, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float) -> "HiddenSide":
-        return cls(_array(order_K), _array(beta_K), int(size), KINDS[kind], tail)
-
-
-def hidden_step_(a_BK: Tensor, side: HiddenSide, draw: Draw, h_BK: Tensor) -> None:
-    """``hidden_sample`` with the uniforms of two calls, z's and h's."""
-    _hidden_step(a_BK.numpy(), *side, draw.words, h_BK.numpy())
-
-
-def visible_step_(field_BD: Tensor, draw: Draw, v_BD: Tensor) -> None:
-    """``sample_bernoulli`` with the uniforms of one call."""
-    _visible_step(field_BD.numpy(), draw.words, v_BD.numpy())
-
-
-class Sums(NamedTuple):
-    """What rows add to the gradients: of hidden biases, of penalties, of visible biases."""
-
-    hidden_K: Tensor
-    reach_K: Tensor
-    visible_D: Tensor
-
-
-def phase_(
-    a_BK: Tensor, side: HiddenSide, draw: Draw, share_B: Tensor, v_BD: Tensor,
-    on_BK: Tensor, z_B: Tensor, mode_B: Tensor, sums: Sums, *, sampled: bool,
-) -> None:  # fmt: skip
-    """``hidden_reach`` with the uniforms of one call, and what the rows add to a gradient in which each has a share.
-
-    Into ``on`` goes reach s(a) share; the sums over rows are of that, of reach share and of v share. The reach is the
-    probability, or 0 and 1 by the sampled z.
-    """
-    _phase(
-        a_BK.numpy(), *side, draw.words, sampled, share_B.numpy(), v_BD.numpy(),
-        on_BK.numpy(), z_B.numpy(), mode_B.numpy(), *(t.numpy() for t in sums),
-    )  # fmt: skip
 
 
 # -- annealing ----------------------------------------------------------------------------------------------------
@@ -659,10 +521,10 @@ def _log_sum(gain_K, kind, tail, kappa, t_K, w_K, deeper_K):
 
 @_Kernel
 def _annealed_sample(
-    first, last, a_BK, beta_K, kind, tail, tau_2B, kappa_2B, u_B, u_BK, position_K, log_2B, h_BK
+    a_BK, beta_K, kind, tail, tau_2B, kappa_2B, u_B, u_BK, position_K, log_2B, h_BK
 ):  # fmt: skip
-    K = a_BK.shape[1]
-    for b in range(first, last):
+    B, K = a_BK.shape
+    for b in prange(B):
         single_4K, double_2K = np.empty((4, K), np.float32), np.empty((2, K), np.float64)
         scaled_K, small_K, gain_K, w_K = single_4K[0], single_4K[1], single_4K[2], single_4K[3]
         t_K, deeper_K = double_2K[0], double_2K[1]
@@ -687,49 +549,10 @@ def annealed_sample(
     )
     log_2B, h_BK = np.empty((2, B)), np.empty_like(a)
     _annealed_sample(
-        8 * a.size, B, a, _array(beta_K), KINDS[kind], tail, tau_2B, kappa_2B, _array(u_B), _array(u_BK),
+        4 * a.size, a, _array(beta_K), KINDS[kind], tail, tau_2B, kappa_2B, _array(u_B), _array(u_BK),
         np.arange(K, dtype=np.int32), log_2B, h_BK,
     )  # fmt: skip
     return torch.from_numpy(log_2B[0]), torch.from_numpy(log_2B[1]), torch.from_numpy(h_BK)
-
-
-# -- the order, the counts, growth --------------------------------------------------------------------------------
-# Little work, which as a dozen operations of torch would take as long as the large ones on a CPU.
-
-
-@_jit
-def _shuffle(order_K, stream):
-    order_K[:] = order_K[np.argsort(_drawn(len(order_K), stream, 0), kind="mergesort")]
-
-
-def shuffle_(order_K: Tensor, length: int, draw: Draw) -> None:
-    """Permute the first ``length`` positions uniformly, in place; the others stay."""
-    _shuffle(order_K.numpy()[:length], draw.words)
-
-
-@_jit
-def _tally(sums, mode_B):
-    sums[0] += mode_B.sum()
-    sums[1] += mode_B.max()
-
-
-def tally_(sums: Tensor, mode_B: Tensor) -> None:
-    """Add the sum of a batch's likeliest z, and their maximum, to the two sums (float64)."""
-    _tally(sums.numpy(), mode_B.numpy())
-
-
-@_jit
-def _grow(size, z_pos_B, z_neg_N, limit):
-    n, m, l = len(z_pos_B), len(z_neg_N), size[()]
-    for i in range(max(n, m)):
-        if z_pos_B[i % n] > l and z_neg_N[i % m] > l and l < limit:
-            size[()] = l + 1
-            return
-
-
-def grow_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
-    """l grows by one where some example and its negative partner both reach beyond l."""
-    _grow(size.numpy(), z_pos_B.numpy(), z_neg_N.numpy(), limit)
 
 
 # -- the update ---------------------------------------------------------------------------------------------------
@@ -758,8 +581,8 @@ def _squared_norm(weight_D):
 
 
 @_Kernel
-def _update(first, last, weight_KD, gradient_KD, squares_KD, age_K, warm_up, rate, threshold, l2, max_norm, epsilon):
-    for i in range(first, last):
+def _update(weight_KD, gradient_KD, squares_KD, age_K, warm_up, rate, threshold, l2, max_norm, epsilon):
+    for i in prange(len(weight_KD)):
         young = age_K[i] < warm_up
         _descend(weight_KD[i], gradient_KD[i], squares_KD[i], young, rate, threshold, l2, epsilon)
         norm = np.sqrt(_squared_norm(weight_KD[i]))
@@ -774,7 +597,7 @@ def update_weights_(
     gradient_KD: Tensor,
     squares_KD: Tensor,
     age_K: Tensor,
-    lr: float,
+    lr: Tensor,
     l1: float,
     l2: float,
     max_norm: float | None,
@@ -786,43 +609,12 @@ def update_weights_(
 
     Changes the parameter and its sum of squares. Rows younger than ``warm_up`` move at the plain rate.
     """
-    rate = _rate(lr)
+    rate = F32(lr)
     threshold = F32(rate * F32(l1)) if l1 else ZERO  # a rate beyond float32 is infinite, and so no factor of 0
     _update(
-        parameter_KD.numel() // 2, len(parameter_KD), parameter_KD.numpy(), _array(gradient_KD), squares_KD.numpy(),
-        _array(age_K), warm_up, rate, threshold, F32(l2), F32(np.inf if max_norm is None else max_norm), F32(epsilon),
+        parameter_KD.numel(), parameter_KD.numpy(), _array(gradient_KD), squares_KD.numpy(), _array(age_K), warm_up,
+        rate, threshold, F32(l2), F32(np.inf if max_norm is None else max_norm), F32(epsilon),
     )  # fmt: skip
-
-
-def _rate(lr: float) -> Any:
-    with np.errstate(over="ignore"):  # the trainer finds parameters that ran away; an update must get that far
-        return F32(lr)
-
-
-@_jit
-def _update_biases(c_K, slope_K, squares_K, b_D, slope_D, squares_D, age_K, size, warm_up, rate, epsilon):
-    for i in range(len(c_K)):
-        own = slice(i, i + 1)
-        _descend(c_K[own], slope_K[own], squares_K[own], age_K[i] < warm_up, rate, ZERO, ZERO, epsilon)
-    _descend(b_D, slope_D, squares_D, False, rate, ZERO, ZERO, epsilon)
-    age_K[:size] += 1
-
-
-def update_biases_(
-    hidden: tuple[Tensor, Tensor, Tensor],
-    visible: tuple[Tensor, Tensor, Tensor],
-    age_K: Tensor,
-    size: Tensor,
-    step: Tensor,
-    lr: float,
-    *,
-    warm_up: int = 10,
-    epsilon: float = 1e-8,
-) -> None:
-    """One AdaGrad step of both biases, each with its gradient and its sum of squares; then all units are older."""
-    arrays = (t.numpy() for t in (*hidden, *visible, age_K))
-    _update_biases(*arrays, int(size), warm_up, _rate(lr), F32(epsilon))
-    step.add_(1)
 
 
 def _array(tensor: Tensor) -> Any:

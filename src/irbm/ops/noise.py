@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from irbm.ops import compiled, fused
-from irbm.ops.compiled import Draw
 from irbm.ops.kernels import Key, available
 
 Noise = Callable[..., Tensor]
@@ -45,31 +44,17 @@ class Stream:
 class CountedStream:
     """Uniforms in float32 on the CPU, compiled: a key and a number for each call, as the fused kernels have them.
 
-    About three times as fast as NumPy's generators, and any number of threads may share a draw. ``parts`` of it are
-    streams of their own, for threads that work on their own.
+    About three times as fast as NumPy's generators, and any number of threads may share a draw.
     """
-
-    def __init__(self, key: int = 0, part: int = 0, group: int = 0) -> None:
-        self._key, self._part, self._group = key, part, group
-        self._calls = 0
 
     def reseed(self, *key: int) -> None:
         # A hash takes a tenth of NumPy's seed sequence, which small steps would feel.
         self._key = int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest())
         self._calls = 0
 
-    def parts(self, n: int) -> list["CountedStream"]:
-        """Fresh streams that share nothing with each other, or with this one."""
-        self._calls += 1
-        return [CountedStream(self._key, i + 1, self._calls) for i in range(n)]
-
-    def next_draw(self, calls: int = 1) -> Draw:
-        """What a kernel needs to draw the uniforms of the next call, and of those after it."""
-        self._calls += calls
-        return Draw(self._key, self._calls - calls + 1, self._part, self._group)
-
     def __call__(self, *shape: int) -> Tensor:
-        return compiled.uniforms(self.next_draw(), shape)
+        self._calls += 1
+        return compiled.uniforms(self._key, self._calls, shape)
 
 
 class KeyedStream:

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.models import Gradients, Machine, blocks, sweeps
+from irbm.models import Gradients, Machine, sweeps
 from irbm.ops import dispatch
 from irbm.ops import reference as ops
-from irbm.ops.noise import CountedStream, Noise
+from irbm.ops.noise import Noise
 from irbm.training.chains import Chains, advance_
 from irbm.training.settings import Settings
 
@@ -41,8 +41,6 @@ def generative(
     """-ln p(v) or -ln p(v, y): data against samples of the model. Eqs. 7 and 22."""
     if y_B is None and sweeps.suit(machine, len(v_BD) + max(len(v_BD), len(chains))):
         return _on_tensor_cores(machine, v_BD, chains, settings, noise)
-    if y_B is None and isinstance(noise, CountedStream) and blocks.suit(machine):
-        return _in_blocks(machine, v_BD, chains, settings, noise)
     n = len(v_BD)
     v_ND, y_N = advance_(chains, machine, v_BD, y_B, noise, settings.gibbs_steps)
     v_RD = torch.cat([v_BD, v_ND])  # data, then samples: one batch for both phases
@@ -73,18 +71,6 @@ def _on_tensor_cores(machine: Machine, v_BD: Tensor, chains: Chains, settings: S
         draws = torch.cat([of_data, draws])
     found, z_R, mode_R = of_machine.gradients(v_RD, n, draws, sampled=settings.gradient == "sampled")
     return Phases(found, z_R[:n], z_R[n:], mode_R[:n])
-
-
-def _in_blocks(machine: Machine, v_BD: Tensor, chains: Chains, settings: Settings, noise: CountedStream) -> Phases:
-    """The same without labels on a CPU, where each thread takes rows of its own."""
-    start_ND = v_BD if chains.v_ND is None else chains.v_ND
-    step = blocks.Step.of(machine, len(v_BD) + len(start_ND))
-    found = step.gradients_(
-        v_BD, start_ND, noise, settings.gibbs_steps,
-        last=chains.v_ND, sampled=settings.gradient == "sampled", capacity=machine.capacity,
-    )  # fmt: skip
-    positive_R = step.positive_R
-    return Phases(found, step.z_R[positive_R], step.z_R[~positive_R], step.mode_R[positive_R])
 
 
 def discriminative(machine: Machine, v_BD: Tensor, y_B: Tensor, settings: Settings, noise: Noise) -> Phases:

@@ -4,7 +4,6 @@ Parameters are visited by name; rows of ``ROWS`` belong to hidden units and foll
 """
 
 from dataclasses import dataclass, replace
-from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -75,8 +74,8 @@ def rate(settings: Settings, step: Tensor) -> Tensor:
 
 def update_(machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings) -> None:
     """One descent step along the gradients, in place, within the constraints on weights."""
-    if state.squares and not state.velocity and (kernels := _kernels(machine.weights)):
-        _update_by_kernels_(kernels, machine, state, gradients, settings)
+    if state.squares and not state.velocity and dispatch.has_kernels(machine.weights):
+        _update_fused_(machine, state, gradients, settings)
         return
     lr = rate(settings, state.step).to(machine.weights.dtype)
     for name, gradient in gradients._asdict().items():
@@ -95,6 +94,12 @@ def _update_weights_(
 ) -> None:
     """Descent with L2; then L1 by soft threshold at the global rate, so that weights reach zero; then the row norms."""
     bound = _bound(name, settings)
+    if state.squares and not state.velocity and compiled.runs_on(weights):
+        compiled.update_weights_(
+            weights, gradient.contiguous(), state.squares[name], state.age_K, lr, settings.l1, settings.l2, bound,
+            warm_up=WARM_UP[settings.objective], epsilon=EPSILON,
+        )  # fmt: skip
+        return
     if settings.l2:
         gradient = gradient + settings.l2 * weights
     weights.sub_(_descent(name, gradient, lr, state, settings))
@@ -109,17 +114,8 @@ def _bound(name: str, settings: Settings) -> float | None:
     return settings.max_norm if name == "weights" else settings.label_max_norm
 
 
-def _kernels(weights: Tensor) -> ModuleType | None:
-    """Where the updates of AdaGrad are, if anywhere: fused on GPUs, compiled on CPUs."""
-    if dispatch.has_kernels(weights):
-        return fused
-    return compiled if compiled.runs_on(weights) else None
-
-
-def _update_by_kernels_(
-    kernels: ModuleType, machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings
-) -> None:
-    """The same for AdaGrad, in one kernel for each matrix and one for both biases."""
+def _update_fused_(machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings) -> None:
+    """The same for AdaGrad, in one launch for each matrix and one for both biases."""
     lr = settings.learning_rate
 
     def of(name: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -127,13 +123,13 @@ def _update_by_kernels_(
 
     for name in WEIGHTS:
         if getattr(gradients, name) is not None:
-            kernels.update_weights_(
+            fused.update_weights_(
                 *of(name), state.age_K, lr, settings.l1, settings.l2, _bound(name, settings),
                 warm_up=WARM_UP[settings.objective], epsilon=EPSILON,
             )  # fmt: skip
     if gradients.label_bias is not None and machine.label_bias is not None:
         machine.label_bias.sub_(_descent("label_bias", gradients.label_bias, lr, state, settings))
-    kernels.update_biases_(
+    fused.update_biases_(
         of("hidden_bias"), of("visible_bias"), state.age_K, machine.size, state.step, lr,
         warm_up=WARM_UP[settings.objective], epsilon=EPSILON,
     )  # fmt: skip
@@ -143,7 +139,15 @@ def _update_bias_(
     name: str, bias: Tensor, gradient: Tensor, lr: Tensor, state: OptimizerState, settings: Settings
 ) -> None:
     """Descent and nothing else: no bias is kept small."""
-    bias.sub_(_descent(name, gradient, lr, state, settings))
+    if state.squares and not state.velocity and compiled.runs_on(bias):
+        warm_up = WARM_UP[settings.objective] if name in ROWS else 0
+        rows = (-1, 1) if name in ROWS else (1, -1)
+        parameter, slope, squares = (t.view(rows) for t in (bias, gradient.contiguous(), state.squares[name]))
+        compiled.update_weights_(
+            parameter, slope, squares, state.age_K, lr, 0.0, 0.0, None, warm_up=warm_up, epsilon=EPSILON
+        )
+    else:
+        bias.sub_(_descent(name, gradient, lr, state, settings))
 
 
 def _descent(name: str, gradient: Tensor, lr: Tensor | float, state: OptimizerState, settings: Settings) -> Tensor:

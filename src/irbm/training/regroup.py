@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.ops import compiled, counting
-from irbm.ops.noise import CountedStream, KeyedStream, Noise
+from irbm.ops import counting
+from irbm.ops.noise import KeyedStream, Noise
 
 FIRST_EPOCHS = 10  # the schedule mixes greedily until then
 FIRST_FRACTION = 0.75
@@ -57,9 +57,6 @@ def mix_(order_K: Tensor, size: Tensor, limits: Tensor, noise: Noise) -> None:
     """Permute the first M_t positions uniformly, in place, by the limits of the epoch."""
     if isinstance(noise, KeyedStream):
         counting.shuffle_(order_K, size, limits, noise.next_key())
-    elif isinstance(noise, CountedStream):
-        fraction, most = limits.tolist()
-        compiled.shuffle_(order_K, int(min(math.floor(int(size) * fraction), most)), noise.next_draw())
     else:
         shuffle_(order_K, regrouped(size, limits), noise(len(order_K)))
 
