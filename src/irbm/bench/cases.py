@@ -32,7 +32,7 @@ FLOORS = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16)}
 EPOCH = 32  # steps of the trainer timed together
 SERIES_EPOCH = {"cpu": 8, "cuda": 32}  # the same in a series, which has large sizes
 GROWTH_STEPS, GROWTH_PASSES = 500, 4  # as many steps to a pass as the paper's 50,000 examples
-ANNEALING_CHAINS, ANNEALING_POINTS = 100, 21
+ANNEALING_CHAINS, ANNEALING_POINTS = 100, 101
 SERIES_REPETITIONS = 5
 PACKAGES = ("scikit-learn", "numba", "scipy", "rbms")
 

@@ -17,7 +17,7 @@ from irbm.models import Infinite, Machine
 VISIBLE, CHAINS = 784, 1000
 UNITS = {"cpu": 200, "cuda": 640}
 POINTS = {"cpu": 1_000, "cuda": 10_000}
-LIMIT = {"cpu": 60.0, "cuda": 10.0}  # seconds
+LIMIT = {"cpu": 60.0, "cuda": 5.0}  # seconds
 CPU_THREADS = 2
 
 

@@ -123,6 +123,8 @@ def _rows_of(file: File, settings: dict[str, Any]) -> list[dict[str, Any]]:
     found = json.loads(file.read_text())
     if found["settings"] != settings:
         raise ValueError(f"{file} has other settings, {found['settings']}: run without --resume to begin anew")
+    if found["commit"] != stamp("cpu")["commit"]:
+        raise ValueError(f"{file} is of commit {found['commit']}: run without --resume to begin anew")
     rows: list[dict[str, Any]] = found["rows"]
     return rows
 

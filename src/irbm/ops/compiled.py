@@ -450,8 +450,8 @@ def label_contrast(
 ) -> Contrast:  # fmt: skip
     """Every label's hidden side at once, from activations without a label. Eqs. 30 and 43-46."""
     (B, K), C = a_BK.shape, len(label_bias_C)
-    score_BC, beyond_BC = torch.empty(B, C, dtype=torch.float64), torch.zeros(B, C)
-    reach_BCK, on_BCK = (torch.empty(B, C, K) for _ in range(2))
+    score_BC, beyond_BC = torch.empty(B, C, dtype=torch.float64), a_BK.new_zeros(B, C)
+    reach_BCK, on_BCK = (a_BK.new_empty(B, C, K) for _ in range(2))
     z_pos_B, mode_B = (torch.empty(B, dtype=torch.int64) for _ in range(2))
     written = (score_BC, reach_BCK, beyond_BC, on_BCK, z_pos_B, mode_B)
     _label_tables(

@@ -235,7 +235,8 @@ class Trainer:
         self._check_finite()
         if isinstance(self.machine.depth, Infinite):
             recorded = isinstance(self._noise, KeyedStream)
-            room = _room(size + SEGMENT, *((RECORDED_LEAST, RECORDED_GROWTH) if recorded else (CAPACITY_UNIT, 1.0)))
+            most = max(size, min(size + SEGMENT, self.settings.max_components or size + SEGMENT))
+            room = _room(most, *((RECORDED_LEAST, RECORDED_GROWTH) if recorded else (CAPACITY_UNIT, 1.0)))
             if room != self.machine.capacity:
                 self.state.machine = self.machine.with_capacity(room)
                 self.state.optimizer = self.state.optimizer.with_capacity(room)
