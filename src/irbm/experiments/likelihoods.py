@@ -123,9 +123,9 @@ def _suite_section() -> str:
     rows = []
     for name, found in suites.items():
         rows.append(
-            f"| {name} | {found['machines']} | {found['contained']:.0%} | "
+            f"| {name} | {found['machines']} | {found['settings']['budget']} | {found['contained']:.0%} | "
             f"{found['reliable']:.0%} | {found['wrongly called reliable']} | "
-            f"{found['naive off by more than 0.5 nat']} |"
+            f"{found['naive off by more than 0.5 nat']} | {found['commit']} |"
         )
     table = "\n".join(rows)
     return f"""## How far the verdict can be trusted
@@ -133,8 +133,8 @@ def _suite_section() -> str:
 On machines whose ln Z is known exactly, told nothing but the machine (`python -m irbm.experiments.trust`), beside the
 usual estimate of {NAIVE_POINTS} temperatures and {NAIVE_CHAINS} chains, which has no verdict:
 
-| suite | machines | bracket holds the truth | reliable | reliable and off by > 0.5 nat | usual one off by > 0.5 nat |
-|---|---|---|---|---|---|
+| suite | machines | budget | holds truth | reliable | reliable, off > 0.5 nat | usual one off > 0.5 nat | commit |
+|---|---|---|---|---|---|---|---|
 {table}
 
 - small: up to 16 visible and 300 hidden units, with labels or without, of every depth; sharp, multimodal, with narrow
