@@ -12,6 +12,7 @@ import torch
 from irbm.evaluation import ais, modes
 from irbm.evaluation import estimate as record
 from irbm.experiments import known, trust
+from irbm.experiments.results import stamp
 from irbm.experiments.trust import WRONG, judge, summary
 
 KINDS = tuple(known.SUITES["small"])
@@ -81,7 +82,11 @@ def test_a_summary_counts_both_kinds_of_error():
 def test_a_suite_goes_on_where_it_ended_and_not_with_other_settings(tmp_path):
     out, settings = tmp_path / "trust.json", {"seed": 0, "per_kind": 3, "budget": 100}
     assert trust._rows_of(out, settings) == []
-    out.write_text(json.dumps({"settings": settings, "rows": [{"machine": "one"}]}))
+    found = {"settings": settings, "rows": [{"machine": "one"}], "commit": stamp("cpu")["commit"]}
+    out.write_text(json.dumps(found))
     assert trust._rows_of(out, settings) == [{"machine": "one"}]
     with pytest.raises(ValueError, match="has other settings"):
         trust._rows_of(out, settings | {"budget": 200})
+    out.write_text(json.dumps(found | {"commit": "another"}))
+    with pytest.raises(ValueError, match="of commit another"):
+        trust._rows_of(out, settings)

@@ -174,4 +174,4 @@ def test_the_trainer_regroups_by_the_schedule(regrouped, monkeypatch):
     expected = {None: [0] * 13, 0.5: [2] * 13, "adaptive": [0] + [3] * 9 + [0] * 3}[regrouped]
     assert [length for length, _, _ in seen] == [length for length in expected for _ in range(4)]
     assert [report.regrouped for report in state.history] == expected
-    assert all(capacity == uniforms == 64 for _, capacity, uniforms in seen)
+    assert all(capacity == uniforms == 32 for _, capacity, uniforms in seen)

@@ -64,11 +64,8 @@ def _on_tensor_cores(machine: Machine, v_BD: Tensor, chains: Chains, settings: S
     of_machine = sweeps.Sweeps.of(machine)
     v_RD = torch.empty(rows, machine.n_visible, dtype=torch.bfloat16, device=v_BD.device)
     v_RD[:n].copy_(v_BD)
-    of_data = dispatch.draws(noise, n)
     of_machine.gibbs_(start_ND, noise, settings.gibbs_steps, out=v_RD[n:], last=chains.v_ND)
-    draws = dispatch.draws(noise, rows - n)
-    if isinstance(of_data, Tensor) and isinstance(draws, Tensor):  # one key serves all rows
-        draws = torch.cat([of_data, draws])
+    draws = dispatch.draws(noise, rows)
     found, z_R, mode_R = of_machine.gradients(v_RD, n, draws, sampled=settings.gradient == "sampled")
     return Phases(found, z_R[:n], z_R[n:], mode_R[:n])
 
