@@ -73,23 +73,28 @@ prange: Any = range if numba is None else numba.prange
 
 
 class _Kernel:
-    """A loop over rows, compiled twice: for one thread, and to be shared among many."""
+    """A loop over rows, for one thread, or in parts that threads share.
+
+    ``rows(first, last, ...)`` does some of them; ``parts(n, parts, ...)`` calls it for all n in so many parts. It is a
+    call, not the loop itself, because numba compiles the body of a parallel loop badly: shared by two threads it took
+    as long as one thread alone.
+    """
 
     shared = True  # may be, where there is enough to do
     _lock = Lock()  # not every threading layer of numba bears two callers at a time
 
-    def __init__(self, function: Any) -> None:
-        self._alone = _jit(function)
-        self._shared = _jit(function, parallel=True)
+    def __init__(self, rows: Any, parts: Any) -> None:
+        self._rows, self._parts = rows, _jit(parts, parallel=True)
 
-    def __call__(self, elements: int, *arguments: Any) -> None:
+    def __call__(self, elements: int, n: int, *arguments: Any) -> None:
         threads = torch.get_num_threads()
         if threads == 1 or elements < SHARED_FROM or not _Kernel.shared:
-            self._alone(*arguments)
+            self._rows(0, n, *arguments)
             return
         with _Kernel._lock:
-            numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-            self._shared(*arguments)
+            threads = min(threads, numba.config.NUMBA_NUM_THREADS)
+            numba.set_num_threads(threads)
+            self._parts(n, threads, *arguments)
 
     @classmethod
     def stay_alone(cls) -> None:
@@ -183,11 +188,11 @@ def _draw_block(u_4Q, first, call, k0, k1):
         u_4Q[3, q] = _as_uniform(c3)
 
 
-@_Kernel
-def _uniforms(u_N, key, call):
+@_jit
+def _uniforms_rows(first, last, u_N, key, call):
     block = 4 * QUARTER
     k0, k1 = key & WORD, key >> BITS
-    for i in prange(-(-len(u_N) // block)):
+    for i in range(first, last):
         here = u_N[i * block : (i + 1) * block]
         if len(here) == block:
             _draw_block(here.reshape(4, QUARTER), U64(i * QUARTER), call, k0, k1)
@@ -197,10 +202,18 @@ def _uniforms(u_N, key, call):
             here[:] = u_4Q.reshape(block)[: len(here)]
 
 
+def _uniforms_parts(n, parts, *rest):
+    for p in prange(parts):
+        _uniforms_rows(n * p // parts, n * (p + 1) // parts, *rest)
+
+
+_uniforms = _Kernel(_uniforms_rows, _uniforms_parts)
+
+
 def uniforms(key: int, call: int, shape: tuple[int, ...]) -> Tensor:
     """Uniforms in [0, 1) with 24 bits: the ``call``-th draw of a stream with a 64-bit key, both below 2^32 blocks."""
     u = np.empty(shape, np.float32)
-    _uniforms(u.size, u.reshape(-1), U64(key), U64(call))
+    _uniforms(u.size, -(-u.size // (4 * QUARTER)), u.reshape(-1), U64(key), U64(call))
     return torch.from_numpy(u)
 
 
@@ -309,15 +322,15 @@ def _ranks(order_K):
     return rank_K
 
 
-@_Kernel
-def _hidden_sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK, z_B, h_BK):
-    B, K = a_BK.shape
+@_jit
+def _hidden_sample_rows(first, last, a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK, z_B, h_BK):
+    K = a_BK.shape[1]
     rank_K = _ranks(order_K)
     limit = K if kind == INFINITE else size
-    for b in prange(B):
-        single_3K, double_2K = np.empty((3, K), np.float32), np.empty((2, K), np.float64)
-        small_K, gain_K, w_K = single_3K[0], single_3K[1], single_3K[2, :limit]
-        t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+    single_3K, double_2K = np.empty((3, K), np.float32), np.empty((2, K), np.float64)
+    small_K, gain_K, w_K = single_3K[0], single_3K[1], single_3K[2, :limit]
+    t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+    for b in range(first, last):
         _activity(a_BK[b], beta_K, small_K, gain_K)
         z = size
         if kind != FIXED:
@@ -327,6 +340,14 @@ def _hidden_sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK, z_B, h_BK
         _switch(small_K, a_BK[b], u_BK[b], rank_K, z, h_BK[b])
 
 
+def _hidden_sample_parts(n, parts, *rest):
+    for p in prange(parts):
+        _hidden_sample_rows(n * p // parts, n * (p + 1) // parts, *rest)
+
+
+_hidden_sample = _Kernel(_hidden_sample_rows, _hidden_sample_parts)
+
+
 def hidden_sample(
     a_BK: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float, u_B: Tensor, u_BK: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -334,8 +355,9 @@ def hidden_sample(
     a = _array(a_BK)
     z_B, h_BK = np.empty(len(a), np.int64), np.empty_like(a)
     _hidden_sample(
-        a.size, a, _array(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B), _array(u_BK), z_B, h_BK
-    )
+        a.size, len(a), a, _array(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B), _array(u_BK),
+        z_B, h_BK,
+    )  # fmt: skip
     return torch.from_numpy(z_B), torch.from_numpy(h_BK)
 
 
@@ -357,14 +379,14 @@ def _activate(a_K, small_K, active_K):
         active_K[i] = ZERO if p < NEGLIGIBLE32 else p
 
 
-@_Kernel
-def _hidden_reach(a_BK, order_K, beta_K, size, kind, tail, u_B, reach_BK, active_BK, z_B, mode_B):
-    B, K = a_BK.shape
+@_jit
+def _hidden_reach_rows(first, last, a_BK, order_K, beta_K, size, kind, tail, u_B, reach_BK, active_BK, z_B, mode_B):
+    K = a_BK.shape[1]
     limit = K if kind == INFINITE else size
-    for b in prange(B):
-        single_3K, double_2K = np.empty((3, K), np.float32), np.empty((2, K), np.float64)
-        small_K, gain_K, w_K = single_3K[0], single_3K[1], single_3K[2, :limit]
-        t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+    single_3K, double_2K = np.empty((3, K), np.float32), np.empty((2, K), np.float64)
+    small_K, gain_K, w_K = single_3K[0], single_3K[1], single_3K[2, :limit]
+    t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+    for b in range(first, last):
         _activity(a_BK[b], beta_K, small_K, gain_K)
         _activate(a_BK[b], small_K, active_BK[b])
         reach_BK[b] = ZERO
@@ -376,6 +398,14 @@ def _hidden_reach(a_BK, order_K, beta_K, size, kind, tail, u_B, reach_BK, active
             z_B[b] = _inverted(deeper_K, beyond, u_B[b])
             mode_B[b] = 1 + _first(t_K[:size], _largest(t_K[:size]))
             _reach(deeper_K, order_K, size, w_K, reach_BK[b])
+
+
+def _hidden_reach_parts(n, parts, *rest):
+    for p in prange(parts):
+        _hidden_reach_rows(n * p // parts, n * (p + 1) // parts, *rest)
+
+
+_hidden_reach = _Kernel(_hidden_reach_rows, _hidden_reach_parts)
 
 
 def hidden_reach(
@@ -390,7 +420,7 @@ def hidden_reach(
     reach_BK, active_BK = np.empty_like(a), np.empty_like(a)
     z_B, mode_B = np.empty(len(a), np.int64), np.empty(len(a), np.int64)
     _hidden_reach(
-        a.size, a, _array(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B),
+        a.size, len(a), a, _array(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B),
         reach_BK, active_BK, z_B, mode_B,
     )  # fmt: skip
     return torch.from_numpy(reach_BK), torch.from_numpy(active_BK), torch.from_numpy(z_B), torch.from_numpy(mode_B)
@@ -416,16 +446,17 @@ def _shares(deeper_K, active_K, size, reach_K, on_K):
         on_K[k] = reach_K[k] * active_K[k]
 
 
-@_Kernel
-def _label_tables(
-    a_BK, shift_CK, bias_C, beta_K, size, kind, tail, y_B, u_B, score_BC, reach_BCK, beyond_BC, on_BCK, z_B, mode_B
-):
-    (B, K), C = a_BK.shape, len(bias_C)
+@_jit
+def _label_tables_rows(
+    first, last, a_BK, shift_CK, bias_C, beta_K, size, kind, tail, y_B, u_B, score_BC, reach_BCK, beyond_BC, on_BCK,
+    z_B, mode_B,
+):  # fmt: skip
+    K, C = a_BK.shape[1], len(bias_C)
     limit = K if kind == INFINITE else size
-    for b in prange(B):
-        single_5K, double_2K = np.empty((5, K), np.float32), np.empty((2, K), np.float64)
-        a_K, small_K, gain_K, active_K, w_K = single_5K[0], single_5K[1], single_5K[2], single_5K[3], single_5K[4]
-        t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+    single_5K, double_2K = np.empty((5, K), np.float32), np.empty((2, K), np.float64)
+    a_K, small_K, gain_K, active_K, w_K = single_5K[0], single_5K[1], single_5K[2], single_5K[3], single_5K[4]
+    t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+    for b in range(first, last):
         for c in range(C):
             _shifted(a_BK[b], shift_CK[c], a_K)
             _activity(a_K, beta_K, small_K, gain_K)
@@ -444,6 +475,14 @@ def _label_tables(
                     mode_B[b] = 1 + _first(t_K[:size], _largest(t_K[:size]))
 
 
+def _label_tables_parts(n, parts, *rest):
+    for p in prange(parts):
+        _label_tables_rows(n * p // parts, n * (p + 1) // parts, *rest)
+
+
+_label_tables = _Kernel(_label_tables_rows, _label_tables_parts)
+
+
 def label_contrast(
     a_BK: Tensor, label_weights_KC: Tensor, label_bias_C: Tensor, y_B: Tensor, order_K: Tensor, beta_K: Tensor,
     size: Tensor, kind: Kind, tail: float, u_pos_B: Tensor, u_neg_B: Tensor,
@@ -455,7 +494,7 @@ def label_contrast(
     z_pos_B, mode_B = (torch.empty(B, dtype=torch.int64) for _ in range(2))
     written = (score_BC, reach_BCK, beyond_BC, on_BCK, z_pos_B, mode_B)
     _label_tables(
-        on_BCK.numel(), _array(a_BK[:, order_K]), _array(label_weights_KC.T[:, order_K]), _array(label_bias_C),
+        on_BCK.numel(), B, _array(a_BK[:, order_K]), _array(label_weights_KC.T[:, order_K]), _array(label_bias_C),
         _array(beta_K[order_K]), int(size), KINDS[kind], tail, _array(y_B), _array(u_pos_B), *map(_array, written),
     )  # fmt: skip
     return reference.summed_contrast(*written, y_B, order_K, size, u_neg_B)
@@ -471,17 +510,25 @@ def _switch_row(field_D, u_D, v_D):
         v_D[j] = ONE if u_D[j] * (ONE + small) < (small if field_D[j] < ZERO else ONE) else ZERO
 
 
-@_Kernel
-def _sample_bernoulli(field_BD, u_BD, v_BD):
-    for b in prange(len(field_BD)):
+@_jit
+def _sample_bernoulli_rows(first, last, field_BD, u_BD, v_BD):
+    for b in range(first, last):
         _switch_row(field_BD[b], u_BD[b], v_BD[b])
+
+
+def _sample_bernoulli_parts(n, parts, *rest):
+    for p in prange(parts):
+        _sample_bernoulli_rows(n * p // parts, n * (p + 1) // parts, *rest)
+
+
+_sample_bernoulli = _Kernel(_sample_bernoulli_rows, _sample_bernoulli_parts)
 
 
 def sample_bernoulli(field_BD: Tensor, u_BD: Tensor) -> Tensor:
     """v_j = 1 with probability s(field_j): (B, D). Eq. 13."""
     field = _array(field_BD)
     v_BD = np.empty_like(field)
-    _sample_bernoulli(field.size, field, _array(u_BD), v_BD)
+    _sample_bernoulli(field.size, len(field), field, _array(u_BD), v_BD)
     return torch.from_numpy(v_BD)
 
 
@@ -519,15 +566,15 @@ def _log_sum(gain_K, kind, tail, kappa, t_K, w_K, deeper_K):
     return peak + np.log(deeper_K[0]), beyond
 
 
-@_Kernel
-def _annealed_sample(
-    a_BK, beta_K, kind, tail, tau_2B, kappa_2B, u_B, u_BK, position_K, log_2B, h_BK
+@_jit
+def _annealed_sample_rows(
+    first, last, a_BK, beta_K, kind, tail, tau_2B, kappa_2B, u_B, u_BK, position_K, log_2B, h_BK
 ):  # fmt: skip
-    B, K = a_BK.shape
-    for b in prange(B):
-        single_4K, double_2K = np.empty((4, K), np.float32), np.empty((2, K), np.float64)
-        scaled_K, small_K, gain_K, w_K = single_4K[0], single_4K[1], single_4K[2], single_4K[3]
-        t_K, deeper_K = double_2K[0], double_2K[1]
+    K = a_BK.shape[1]
+    single_4K, double_2K = np.empty((4, K), np.float32), np.empty((2, K), np.float64)
+    scaled_K, small_K, gain_K, w_K = single_4K[0], single_4K[1], single_4K[2], single_4K[3]
+    t_K, deeper_K = double_2K[0], double_2K[1]
+    for b in range(first, last):
         beyond = 0.0
         for point in range(2):
             _scaled(a_BK[b], F32(tau_2B[point, b]), scaled_K)
@@ -535,6 +582,14 @@ def _annealed_sample(
             log_2B[point, b], beyond = _log_sum(gain_K, kind, tail, kappa_2B[point, b], t_K, w_K, deeper_K)
         z = K if kind == FIXED else _inverted(deeper_K, beyond, u_B[b])
         _switch(small_K, scaled_K, u_BK[b], position_K, z, h_BK[b])
+
+
+def _annealed_sample_parts(n, parts, *rest):
+    for p in prange(parts):
+        _annealed_sample_rows(n * p // parts, n * (p + 1) // parts, *rest)
+
+
+_annealed_sample = _Kernel(_annealed_sample_rows, _annealed_sample_parts)
 
 
 def annealed_sample(
@@ -549,7 +604,7 @@ def annealed_sample(
     )
     log_2B, h_BK = np.empty((2, B)), np.empty_like(a)
     _annealed_sample(
-        4 * a.size, a, _array(beta_K), KINDS[kind], tail, tau_2B, kappa_2B, _array(u_B), _array(u_BK),
+        4 * a.size, B, a, _array(beta_K), KINDS[kind], tail, tau_2B, kappa_2B, _array(u_B), _array(u_BK),
         np.arange(K, dtype=np.int32), log_2B, h_BK,
     )  # fmt: skip
     return torch.from_numpy(log_2B[0]), torch.from_numpy(log_2B[1]), torch.from_numpy(h_BK)
@@ -580,9 +635,11 @@ def _squared_norm(weight_D):
     return total
 
 
-@_Kernel
-def _update(weight_KD, gradient_KD, squares_KD, age_K, warm_up, rate, threshold, l2, max_norm, epsilon):
-    for i in prange(len(weight_KD)):
+@_jit
+def _update_rows(
+    first, last, weight_KD, gradient_KD, squares_KD, age_K, warm_up, rate, threshold, l2, max_norm, epsilon
+):
+    for i in range(first, last):
         young = age_K[i] < warm_up
         _descend(weight_KD[i], gradient_KD[i], squares_KD[i], young, rate, threshold, l2, epsilon)
         norm = np.sqrt(_squared_norm(weight_KD[i]))
@@ -590,6 +647,14 @@ def _update(weight_KD, gradient_KD, squares_KD, age_K, warm_up, rate, threshold,
             factor = max_norm / norm
             for j in range(weight_KD.shape[1]):
                 weight_KD[i, j] *= factor
+
+
+def _update_parts(n, parts, *rest):
+    for p in prange(parts):
+        _update_rows(n * p // parts, n * (p + 1) // parts, *rest)
+
+
+_update = _Kernel(_update_rows, _update_parts)
 
 
 def update_weights_(
@@ -612,7 +677,8 @@ def update_weights_(
     rate = F32(lr)
     threshold = F32(rate * F32(l1)) if l1 else ZERO  # a rate beyond float32 is infinite, and so no factor of 0
     _update(
-        parameter_KD.numel(), parameter_KD.numpy(), _array(gradient_KD), squares_KD.numpy(), _array(age_K), warm_up,
+        parameter_KD.numel(), len(parameter_KD), parameter_KD.numpy(), _array(gradient_KD), squares_KD.numpy(),
+        _array(age_K), warm_up,
         rate, threshold, F32(l2), F32(np.inf if max_norm is None else max_norm), F32(epsilon),
     )  # fmt: skip
 
