@@ -126,9 +126,9 @@ def test_a_readme_without_the_marks_is_left_alone(root):
 
 
 def test_brackets_decide_who_is_above():
-    def test(lower, upper):
+    def between(lower, upper):
         return {"lower": lower, "upper": upper}
 
-    assert table1._against(test(-2, -1), test(-4, -3)) == "above"
-    assert table1._against(test(-4, -3), test(-2, -1)) == "below"
-    assert table1._against(test(-4, -2), test(-3, -1)) == "not to be told apart from"
+    assert table1._against(between(-2, -1), between(-4, -3)) == "above"
+    assert table1._against(between(-4, -3), between(-2, -1)) == "below"
+    assert table1._against(between(-4, -2), between(-3, -1)) == "not to be told apart from"

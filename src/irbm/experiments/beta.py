@@ -9,6 +9,7 @@ from irbm import plots
 from irbm.experiments import fig5, paper
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
 from irbm.experiments.paper import BOTH, TITLES
+from irbm.experiments.results import judged
 
 TITLE = "Robustness to the penalty beta"
 DATASETS = BOTH
@@ -79,12 +80,9 @@ def section(result: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for r in result["rows"]:
-        test = r["test"]
-        value = f"{test['value']:.2f}" if test["reliable"] else f"({test['value']:.2f})"
         lines.append(
             f"| {TITLES[r['dataset']]} | {r['beta']:g} | {r['seed']} | {len(r['sizes'])} | {r['n_components']} | "
-            f"{r['effective_size']:.0f} | {value} | [{test['lower']:.2f}, {test['upper']:.2f}] | "
-            f"{'reliable' if test['reliable'] else 'not reliable'} |"
+            f"{r['effective_size']:.0f} | {' | '.join(judged(r['test']))} |"
         )
     words = [_verdict(result, name) for name in result["datasets"]]
     return "\n".join([*lines, "", " ".join(words)])

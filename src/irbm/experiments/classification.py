@@ -12,9 +12,8 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ import torch
 from irbm import data
 from irbm.estimators import InfiniteRBMClassifier, RBMClassifier
 from irbm.evaluation.classification import error_rate
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.results import processes, stamp, write_json
 from irbm.training import Callback, Checkpointer, Report, Trainer
 
 THRESHOLD = 127  # of 255
@@ -268,7 +267,7 @@ def main() -> None:
         for seed in args.seeds.split(",")
         if not any(is_done(r, setting, int(seed), settings_of(args.dataset, setting, **changes), n_rows) for r in runs)
     ]
-    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+    with processes(args.jobs) as pool:
         jobs = [pool.submit(train, args.dataset, *pair, changes=changes, **options) for pair in wanted]
         for job in as_completed(jobs):  # written after each, so that an end before the last loses little
             runs = merged(runs, job.result())

@@ -51,18 +51,12 @@ def _errors(folder: Path) -> Iterator[str]:
     stamps = set()
     for file in sorted(folder.glob("classification_*.json")):
         found = json.loads(file.read_text())
-        runs = [_whole(run, found) for run in found["runs"]]
+        runs = found["runs"]
         for _, group in groupby(sorted(runs, key=_key), _key):
             lines.append(_row(found["dataset"], [run for run in group if "test_error" in run]))
         stamps |= {f"{run['device']}, commit {run['commit']}" for run in runs}
     yield "\n".join(lines)
     yield f"*{'; '.join(sorted(stamps))}.*"
-
-
-def _whole(run: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """A run with its settings and where it was made, which older files say once for all."""
-    shared = {name: found[name] for name in ("device", "commit") if name in found}
-    return shared | {"settings": found.get("settings", {}).get(run["setting"])} | run
 
 
 def _key(run: dict[str, Any]) -> tuple[str, float, float, float]:

@@ -13,9 +13,8 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import asdict
-from multiprocessing import get_context
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ from sklearn.svm import SVC
 from irbm import data
 from irbm.estimators import InfiniteRBMClassifier
 from irbm.evaluation.classification import ErrorRate, error_rate
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.results import processes, stamp, write_json
 
 OUT = "results/digits_classification.json"
 ORDERS = 5
@@ -203,7 +202,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5, help="of the chosen settings")
     parser.add_argument("--out", default=OUT)
     args = parser.parse_args()
-    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+    with processes(args.jobs) as pool:
         candidates = search(pool)
         best = candidates[0]["settings"]
         others = {

@@ -6,9 +6,7 @@
 import argparse
 import json
 import os
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 from irbm import data
 from irbm.estimators import InfiniteRBM
 from irbm.evaluation.diagnostics import order_invariance
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.results import processes, stamp, write_json
 from irbm.files import write_bytes
 
 CALTECH_SLICE = 1000  # training examples, so that a run takes minutes on a CPU
@@ -156,7 +154,7 @@ def main() -> None:
         write_page("results", args.out or "docs/regrouping.md")
         return
     n_iter = args.n_iter or SETTINGS[args.dataset]["n_iter"]
-    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+    with processes(args.jobs) as pool:
         jobs = [
             pool.submit(run, args.dataset, regroup, seed, n_iter, args.device, args.budget)
             for seed in args.seeds

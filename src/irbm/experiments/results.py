@@ -5,7 +5,9 @@ import math
 import os
 import platform
 import subprocess
+from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -56,3 +58,15 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def processes(jobs: int) -> ProcessPoolExecutor:
+    """So many at a time, each fresh: a forked one would have a CUDA context and threads that do not work in it."""
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+
+
+def judged(found: dict[str, Any]) -> tuple[str, str, str]:
+    """A likelihood as cells of a table: its value, in parentheses where it is not reliable, bracket and verdict."""
+    value = f"{found['value']:.2f}"
+    bracket = f"[{found['lower']:.2f}, {found['upper']:.2f}]"
+    return (value, bracket, "reliable") if found["reliable"] else (f"({value})", bracket, "not reliable")

@@ -5,14 +5,13 @@ The test split is not looked at: ``irbm.experiments.classification`` does that f
 """
 
 import argparse
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
+from concurrent.futures import as_completed
 from typing import Any
 
 import torch
 
 from irbm.experiments.classification import load, train
-from irbm.experiments.results import write_json
+from irbm.experiments.results import processes, write_json
 
 # Changes to the paper's best settings, along each of the three axes that it searched, and a few along two.
 CANDIDATES: dict[str, list[dict[str, Any]]] = {
@@ -54,7 +53,7 @@ def main() -> None:
     out = args.out or f"results/search_{args.dataset}.json"
     options = {"device": args.device, "rows": args.rows, "seconds": args.seconds, "test": False}
     runs: list[dict[str, Any]] = []
-    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+    with processes(args.jobs) as pool:
         jobs = {
             pool.submit(
                 train, args.dataset, "hybrid", args.seed, changes=change | {"n_iter": args.n_iter}, **options

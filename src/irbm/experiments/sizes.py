@@ -5,9 +5,7 @@
 
 import argparse
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
-from multiprocessing import get_context
 from typing import Any
 
 import torch
@@ -15,7 +13,7 @@ import torch
 from irbm import data
 from irbm.evaluation.diagnostics import order_invariance
 from irbm.experiments import paper
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.results import processes, stamp, write_json
 from irbm.models import Infinite
 from irbm.training import Settings, Trainer, TrainingState
 from irbm.training.initial import initial_machine
@@ -51,7 +49,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="seeds trained at the same time")
     args = parser.parse_args()
     n_iter = args.n_iter or PAPER[args.dataset].n_iter
-    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+    with processes(args.jobs) as pool:
         jobs = [pool.submit(train, args.dataset, seed, n_iter, args.device) for seed in args.seeds]
         runs = [job.result() for job in jobs]
     settings = {**asdict(PAPER[args.dataset]), "n_iter": n_iter}

@@ -9,6 +9,7 @@ from irbm import plots
 from irbm.experiments import frank_wolfe, paper
 from irbm.experiments.lab import Lab, Run, Training, likelihood, load, settings_table
 from irbm.experiments.paper import BOTH, CALTECH, DIGITS, MNIST, TITLES
+from irbm.experiments.results import judged
 from irbm.models import Fixed, Machine
 from irbm.training import Settings
 
@@ -194,7 +195,6 @@ def _line(r: dict[str, Any]) -> str:
 
 def _cells(r: dict[str, Any]) -> list[str]:
     test, (size, nats) = r["test"], PAPER.get(r["dataset"], {}).get(r["model"], (None, None))
-    value = f"{test['value']:.2f}" if test["reliable"] else f"({test['value']:.2f})"
     return [
         TITLES[r["dataset"]],
         r["model"],
@@ -202,9 +202,7 @@ def _cells(r: dict[str, Any]) -> list[str]:
         f"{r['n_components']}",
         f"{r['effective_size']:.0f}",
         f"{r['epoch']} of {r['epochs']}",
-        value,
-        f"[{test['lower']:.2f}, {test['upper']:.2f}]",
-        "reliable" if test["reliable"] else "not reliable",
+        *judged(test),
         "" if nats is None else f"{nats:g}" + (f" ({size})" if size else ""),
         "" if nats is None else f"{test['value'] - nats:+.2f}",
     ]

@@ -8,10 +8,8 @@ import argparse
 import json
 import math
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict
 from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path as File
 from typing import Any
 
@@ -25,7 +23,7 @@ from irbm.evaluation.estimate import ERRORS, LEAST_ESS, estimate
 from irbm.evaluation.partition import LogPartition
 from irbm.evaluation.paths import Base, Path
 from irbm.experiments.known import SUITES, Known, machines
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.results import processes, stamp, write_json
 from irbm.models import Machine
 from irbm.ops.noise import uniform_noise
 
@@ -106,7 +104,7 @@ def main() -> None:
     out = File(args.out or f"results/trust_{args.suite}.json")
     settings = {"seed": args.seed, "per_kind": args.per_kind, "budget": args.budget}
     rows = _rows_of(out, settings) if args.resume else []
-    with ProcessPoolExecutor(args.jobs, mp_context=get_context("spawn")) as pool:
+    with processes(args.jobs) as pool:
         todo = islice(enumerate(machines(list(SUITES[args.suite]), args.seed, args.per_kind)), len(rows), None)
         jobs = [pool.submit(judge, known, n, args.device, args.budget) for n, known in todo]
         for job in track(jobs, "machines", console=console, disable=not console.is_terminal):

@@ -234,15 +234,20 @@ class Trainer:
         size = int(self.machine.size)
         self._check_finite()
         if isinstance(self.machine.depth, Infinite):
-            recorded = isinstance(self._noise, KeyedStream)
-            most = max(size, min(size + SEGMENT, self.settings.max_components or size + SEGMENT))
-            room = _room(most, *((RECORDED_LEAST, RECORDED_GROWTH) if recorded else (CAPACITY_UNIT, 1.0)))
+            room = self._room(size)
             if room != self.machine.capacity:
                 self.state.machine = self.machine.with_capacity(room)
                 self.state.optimizer = self.state.optimizer.with_capacity(room)
                 self._graph = None
         for callback in self.callbacks:
             callback.after_segment(self)
+
+    def _room(self, size: int) -> int:
+        """The capacity for so many units and those that may come before the host looks again."""
+        most = max(size, min(size + SEGMENT, self.settings.max_components or size + SEGMENT))
+        if isinstance(self._noise, KeyedStream):
+            return _room(most, RECORDED_LEAST, RECORDED_GROWTH)
+        return _room(most, CAPACITY_UNIT, 1.0)
 
     def _check_finite(self) -> None:
         largest = torch.stack([t.abs().max() for t in self.machine.tensors().values() if t.is_floating_point()])
