@@ -1,10 +1,12 @@
 """Runs of table 2: cut off, continued, and when they look at the test split."""
 
+import numpy as np
 import pytest
 
 from irbm.experiments import classification
-from irbm.experiments.classification import is_done, known_runs, merged, settings_of, train
+from irbm.experiments.classification import is_done, known_runs, merged, settings_of, shifted, train
 from irbm.experiments.results import write_json
+from irbm.experiments.search import ranked
 
 EPOCHS = {"n_iter": 3}
 
@@ -59,3 +61,36 @@ def test_flags_win_over_named_settings_and_these_over_the_data_sets():
     assert settings_of("binarized_mnist", "five", n_iter=2, l1=None)["n_iter"] == 2
     assert settings_of("binarized_mnist", "hybrid", l1=None)["l1"] == 1e-4
     assert set(classification.CHANGES) <= set(settings_of("binarized_mnist", "hybrid"))
+
+
+def test_shifted_images_are_the_images_and_each_moved_by_a_pixel_to_four_sides():
+    X = np.array([[1, 0, 1, 0, 1, 1], [0, 0, 0, 0, 0, 1]], dtype=np.uint8)
+    moved, labels = shifted(X, np.array([7, 8]), (2, 3))
+    np.testing.assert_array_equal(labels, [7, 8] * 5)
+    np.testing.assert_array_equal(moved[::2].reshape(5, 2, 3), [
+        [[1, 0, 1], [0, 1, 1]],
+        [[0, 0, 0], [1, 0, 1]],
+        [[0, 1, 1], [0, 0, 0]],
+        [[0, 1, 0], [0, 0, 1]],
+        [[0, 1, 0], [1, 1, 0]],
+    ])  # fmt: skip
+    assert not moved[3].any()
+    with pytest.raises(ValueError, match="no images"):
+        shifted(X, np.array([7, 8]), None)
+
+
+def test_a_run_on_shifted_images_takes_more_steps_and_says_what_it_learned_from():
+    plain, moved = (
+        train("digits", "hybrid", 0, device="cpu", changes={"n_iter": 1, "shifts": shifts}, rows=400)
+        for shifts in (False, True)
+    )
+    assert (moved["rows"], moved["settings"]["shifts"]) == (400, True)
+    assert moved["validation_error"] < plain["validation_error"]
+
+
+def test_candidates_are_ranked_by_the_mean_over_their_seeds():
+    runs = [
+        {"change": {"l1": l1}, "seed": seed, "validation_error": error}
+        for l1, seed, error in [(0.1, 1, 0.05), (0.2, 0, 0.04), (0.1, 0, 0.01), (0.2, 1, 0.03)]
+    ]
+    assert [(run["change"]["l1"], run["seed"]) for run in ranked(runs)] == [(0.1, 0), (0.1, 1), (0.2, 0), (0.2, 1)]

@@ -129,8 +129,11 @@ def train(
     began, settings = time.perf_counter(), settings_of(dataset, setting, **(changes or {}))
     splits = load(dataset)
     X, y, held = splits.train.X[:rows], labels_of(splits.train)[:rows], splits.validation
+    n_rows, options = len(X), dict(settings)
+    if options.pop("shifts", False):
+        X, y = shifted(X, y, splits.image_shape)
     kind = RBMClassifier if "n_components" in settings else InfiniteRBMClassifier
-    model = kind(**settings, random_state=seed, device=device)
+    model = kind(**options, random_state=seed, device=device)
     callbacks: list[Callback] = [Progress(f"{setting} seed {seed}", max(1, settings["n_iter"] // 20))]
     resume_from = None
     if checkpoints:
@@ -146,7 +149,7 @@ def train(
         "setting": setting,
         "seed": seed,
         "settings": settings,
-        "rows": len(X),
+        "rows": n_rows,
         "finished": finished,
         **(errors(model, splits.test) if test and rows is None and (finished or final) else {}),
         **chosen(model),
@@ -158,6 +161,17 @@ def train(
 def load(dataset: str) -> data.Dataset:
     """A data set; "thresholded_mnist" is MNIST without the noise of drawn pixels."""
     return data.load("mnist", binarize=THRESHOLD) if dataset == "thresholded_mnist" else data.load(dataset)
+
+
+def shifted(X: Any, y: Any, shape: tuple[int, int] | None) -> tuple[Any, Any]:
+    """All images, and each again moved by one pixel down, up, right and left; what leaves the frame is lost."""
+    if shape is None:
+        raise ValueError("these examples are no images that could be shifted")
+    framed = np.pad(X.reshape(-1, *shape), [(0, 0), (1, 1), (1, 1)])
+    height, width = shape
+    corners = [(1, 1), (0, 1), (2, 1), (1, 0), (1, 2)]
+    moved = [framed[:, top : top + height, left : left + width].reshape(X.shape) for top, left in corners]
+    return np.concatenate(moved), np.tile(y, len(corners))
 
 
 def labels_of(split: data.Split) -> Any:

@@ -87,19 +87,41 @@ def _row(dataset: str, runs: list[dict[str, Any]]) -> str:
 def _searches(folder: Path) -> Iterator[str]:
     for file in sorted(folder.glob("search_*.json")):
         found = json.loads(file.read_text())
-        first = found["runs"][0]
+        runs, changes = found["runs"], []
+        for run in runs:
+            if run["change"] not in changes:
+                changes.append(run["change"])
+        seeds, epochs = (
+            len({run["seed"] for run in runs}),
+            next(r["epochs"] for r in runs if "n_iter" not in r["change"]),
+        )
         lines = [
-            f"{found['dataset']}, hybrid, seed {first['seed']}, {first['epochs']} epochs ({first['device']}, commit "
-            f"{first['commit']}). One seed: differences of a percent are noise.",
+            f"{found['dataset']}, hybrid, {epochs} epochs, {_counted(seeds)} ({runs[0]['device']}, commit "
+            f"{runs[0]['commit']}). Differences of a percent of CalTech's images, or a tenth of MNIST's, are noise.",
             "",
             "| change to the paper's settings | validation error, % | at epoch | l |",
             "|---|---|---|---|",
         ]
-        for run in found["runs"]:
-            change = ", ".join(f"{name} {value:g}" for name, value in run["change"].items()) or "none"
-            error = f"{100 * run['validation_error']:.2f}"
-            lines.append(f"| {change} | {error} | {run['best_epoch']} | {run['n_components']} |")
+        lines += [_candidate([run for run in runs if run["change"] == change]) for change in changes]
         yield "\n".join(lines)
+
+
+def _counted(seeds: int) -> str:
+    return "one seed" if seeds == 1 else f"means over {seeds} seeds"
+
+
+def _candidate(runs: list[dict[str, Any]]) -> str:
+    """A line of the search: one change, its seeds."""
+    change = ", ".join(_worded(name, value) for name, value in runs[0]["change"].items()) or "none"
+    error = np.mean([100 * run["validation_error"] for run in runs])
+    at = ", ".join(f"{run['best_epoch']}" for run in runs)
+    return f"| {change} | {error:.2f} | {at} | {np.mean([run['n_components'] for run in runs]):.0f} |"
+
+
+def _worded(name: str, value: Any) -> str:
+    if value is True:
+        return name
+    return f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"
 
 
 if __name__ == "__main__":
