@@ -5,9 +5,11 @@ import numpy as np
 from irbm import InfiniteRBMClassifier, data
 from irbm.experiments import digits_classification as digits
 
+ONE, THREE = digits.INPUTS.values()
+
 
 def test_folds_hold_out_every_image_of_train_and_validation_once_and_none_of_test():
-    X, y = digits.seen()
+    X, y = digits.seen(ONE)
     splits = data.load("digits")
     np.testing.assert_array_equal(X, np.concatenate([splits.train.X, splits.validation.X]))
     assert len(y) == 1204 + 297
@@ -16,17 +18,39 @@ def test_folds_hold_out_every_image_of_train_and_validation_once_and_none_of_tes
     assert all(not set(kept) & set(held) for kept, held in digits.folds())
 
 
+def test_three_cuts_are_the_same_images_in_the_same_order():
+    X, y = digits.seen(THREE)
+    once, labels = digits.seen(ONE)
+    np.testing.assert_array_equal(y, labels)
+    low, middle, high = X.reshape(len(X), 3, 64).swapaxes(0, 1)
+    np.testing.assert_array_equal(middle, once)
+    assert (low >= middle).all()
+    assert (middle >= high).all()
+    assert (low > middle).any()
+    assert (middle > high).any()
+
+
+def test_images_are_shifted_plane_by_plane_where_the_settings_say_so():
+    X, y = digits.seen(THREE)
+    moved, labels, others = digits.shown(X[:2], y[:2], {"shifts": True, "C": 3})
+    assert others == {"C": 3}
+    np.testing.assert_array_equal(labels, np.tile(y[:2], 5))
+    planes = X[:2].reshape(2, 3, 8, 8)
+    np.testing.assert_array_equal(moved[2:4].reshape(2, 3, 8, 8)[:, :, 1:], planes[:, :, :-1])
+    assert digits.shown(X, y, {"C": 3})[0] is X
+    assert digits.passes({"shifts": True}) == (digits.WARM // 5, digits.COOL // 5)
+
+
 def test_errors_of_a_fold_are_the_mean_over_the_last_passes(monkeypatch):
     monkeypatch.setattr(digits, "WARM", 2)
-    monkeypatch.setattr(digits, "COOL", 2)
-    monkeypatch.setattr(digits, "LOOKS_AT", (1, 2))
+    monkeypatch.setattr(digits, "COOL", 4)
     settings = {"alpha": 0.1, "learning_rate": 0.2}
-    (X, y), (kept, held) = digits.seen(), digits.folds()[2]
+    (X, y), (kept, held) = digits.seen(ONE), digits.folds()[2]
     model = InfiniteRBMClassifier(**digits.COMMON, **settings, n_iter=2, random_state=7, device="cpu")
     model.fit(X[kept], y[kept]).set_params(learning_rate=0.02)
-    wrong = [(model.partial_fit(X[kept], y[kept]).predict(X[held]) != y[held]).sum() for _ in range(2)]
-    assert wrong[0] != wrong[1]
-    assert digits.fold_errors(settings, 2, 7) == np.mean(wrong)
+    wrong = [(model.partial_fit(X[kept], y[kept]).predict(X[held]) != y[held]).sum() for _ in range(4)]
+    assert wrong[2] != wrong[3]
+    assert digits.fold_errors(ONE, settings, 2, 7) == np.mean(wrong[2:])
 
 
 def test_the_best_by_one_seed_are_tried_again_and_the_best_of_them_by_all_seeds_comes_first(monkeypatch):
@@ -34,8 +58,8 @@ def test_the_best_by_one_seed_are_tried_again_and_the_best_of_them_by_all_seeds_
     monkeypatch.setattr(digits, "CANDIDATES", [{"name": name} for name in "abcd"])
     monkeypatch.setattr(digits, "FINALISTS", 2)
     monkeypatch.setattr(
-        digits, "cross_validated", lambda pool, candidates, seed: [rates[seed][c["name"]] for c in candidates]
+        digits, "cross_validated", lambda pool, cuts, candidates, seed: [rates[seed][c["name"]] for c in candidates]
     )
-    found = digits.search(None)
+    found = digits.search(None, ONE)
     assert [t["settings"]["name"] for t in found] == ["b", "d", "a", "c"]
     assert found[0]["errors"] == [0.04, 0.05, 0.04]

@@ -14,15 +14,20 @@ from irbm.data.splits import Dataset, Split, sizes, take
 
 
 def _load_digits(seed: int, progress: bool) -> Dataset:
+    return digits((7.5,))
+
+
+def digits(cuts: tuple[float, ...]) -> Dataset:
+    """scikit-learn's digits, a visible unit for each cut and pixel: whether the pixel is above it. Cut by cut."""
     pixels, y = load_digits(return_X_y=True)
-    X = (pixels > 7.5).astype(np.uint8)
+    X = np.concatenate([pixels > cut for cut in cuts], axis=1).astype(np.uint8)
     place = _rank_in_class(y) % 6
     train, validation, test = (Split(X[rows], y[rows]) for rows in (place < 4, place == 4, place == 5))
     note = (
-        "scikit-learn's digits, 8x8, pixel > 7.5 of 16; of every six images of a class, in file order, four "
-        f"train, one validates, one tests: {sizes(train, validation, test)}"
+        f"scikit-learn's digits, 8x8, pixel > {', '.join(map(str, cuts))} of 16; of every six images of a class, in "
+        f"file order, four train, one validates, one tests: {sizes(train, validation, test)}"
     )
-    return Dataset("digits", train, validation, test, (8, 8), note)
+    return Dataset("digits", train, validation, test, (8, 8) if len(cuts) == 1 else None, note)
 
 
 def _rank_in_class(y: NDArray[Any]) -> NDArray[np.int64]:
