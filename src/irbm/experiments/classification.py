@@ -46,6 +46,9 @@ NAMED: dict[str, dict[str, Any]] = {
     "hybrid_ordinary": {"objective": "hybrid", "regroup": None},
     # As the authors' script for MNIST, whose momentum carries the L1 term too: 5e-5 adds up to ten times as much.
     "hybrid_momentum": {"objective": "hybrid", "momentum": True, "batch_size": 200, "l1": 5e-4},
+    # What validation chose over the paper's rates and L1, and the same learned from shifted images too.
+    "hybrid_searched": {"objective": "hybrid"},
+    "hybrid_shifted": {"objective": "hybrid", "shifts": True},
     "classrbm": {"objective": "discriminative", "n_components": 500},
     "classrbm_hybrid": {"objective": "hybrid", "alpha": 0.01, "n_components": 1500},
     # Fig. 11: the first five epochs, by three rules for the rate.
@@ -55,6 +58,13 @@ NAMED: dict[str, dict[str, Any]] = {
     "five_constant_ordinary": {**FIVE, "optimizer": "constant", "regroup": None},
     "five_fast": {**FIVE, "optimizer": "constant", "learning_rate": 1.0},
     "five_fast_ordinary": {**FIVE, "optimizer": "constant", "learning_rate": 1.0, "regroup": None},
+}
+SEARCHED: dict[str, dict[str, dict[str, Any]]] = {  # by experiments.search, whose files say what else was tried
+    "binarized_mnist": {"hybrid_shifted": {"n_iter": 60}},
+    "caltech101_silhouettes": {
+        "hybrid_searched": {"learning_rate": 0.02, "l1": 3e-4},
+        "hybrid_shifted": {"learning_rate": 0.02, "l1": 3e-4, "alpha": 0.05, "n_iter": 100},
+    },
 }
 CHANGES: dict[str, type] = {  # what flags may change
     "n_iter": int,
@@ -101,9 +111,9 @@ class Sparing(Checkpointer):
 
 
 def settings_of(dataset: str, setting: str, **changes: Any) -> dict[str, Any]:
-    """The data set's own settings, then the named ones, then changes that are not None."""
+    """The data set's own settings, then the named ones, what was found for both, then changes that are not None."""
     given = {name: value for name, value in changes.items() if value is not None}
-    return COMMON | DATASETS[dataset] | NAMED[setting] | given
+    return COMMON | DATASETS[dataset] | NAMED[setting] | SEARCHED.get(dataset, {}).get(setting, {}) | given
 
 
 def train(
