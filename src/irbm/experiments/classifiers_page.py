@@ -91,36 +91,36 @@ def _searches(folder: Path) -> Iterator[str]:
         for run in runs:
             if run["change"] not in changes:
                 changes.append(run["change"])
-        seeds, epochs = (
-            len({run["seed"] for run in runs}),
-            next(r["epochs"] for r in runs if "n_iter" not in r["change"]),
-        )
+        epochs = next(run["epochs"] for run in runs if "n_iter" not in run["change"])
+        stamps = sorted({f"{run['device']}, commit {run['commit']}" for run in runs})
         lines = [
-            f"{found['dataset']}, hybrid, {epochs} epochs, {_counted(seeds)} ({runs[0]['device']}, commit "
-            f"{runs[0]['commit']}). Differences of a percent of CalTech's images, or a tenth of MNIST's, are noise.",
+            f"{found['dataset']}, hybrid, {epochs} epochs, means over the seeds ({'; '.join(stamps)}). Differences of "
+            "a percent on CalTech, or a tenth of one on MNIST, are noise.",
             "",
-            "| change to the paper's settings | validation error, % | at epoch | l |",
-            "|---|---|---|---|",
+            "| change to the paper's settings | seeds | validation error, % | at epoch | l |",
+            "|---|---|---|---|---|",
         ]
         lines += [_candidate([run for run in runs if run["change"] == change]) for change in changes]
         yield "\n".join(lines)
 
 
-def _counted(seeds: int) -> str:
-    return "one seed" if seeds == 1 else f"means over {seeds} seeds"
-
-
 def _candidate(runs: list[dict[str, Any]]) -> str:
     """A line of the search: one change, its seeds."""
-    change = ", ".join(_worded(name, value) for name, value in runs[0]["change"].items()) or "none"
-    error = np.mean([100 * run["validation_error"] for run in runs])
-    at = ", ".join(f"{run['best_epoch']}" for run in runs)
-    return f"| {change} | {error:.2f} | {at} | {np.mean([run['n_components'] for run in runs]):.0f} |"
+    cells = [
+        ", ".join(_worded(name, value) for name, value in runs[0]["change"].items()) or "none",
+        f"{len(runs)}",
+        f"{np.mean([100 * run['validation_error'] for run in runs]):.2f}",
+        ", ".join(f"{run['best_epoch']}" for run in runs),
+        f"{np.mean([run['n_components'] for run in runs]):.0f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
 
 
 def _worded(name: str, value: Any) -> str:
+    if name == "n_components":
+        return f"ClassRBM of {value} units"
     if value is True:
-        return name
+        return "shifted images too" if name == "shifts" else name
     return f"{name} {value}" if isinstance(value, str) else f"{name} {value:g}"
 
 
