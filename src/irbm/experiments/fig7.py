@@ -51,8 +51,8 @@ def row(lab: Lab, dataset: str, variant: str, seed: int) -> dict[str, Any]:
     X, points = load(dataset).test.X, []
     for epoch in epochs(done.training):
         lab.say(f"{variant}: test log-likelihood after {epoch} epochs")
-        machine = done.machine(epoch)
-        found = likelihood(machine, X, lab.log_partition(done, machine, epoch, BUDGET))
+        machine, file = done.machine(epoch), done.log_z_file(epoch, BUDGET)
+        found = likelihood(machine, X, lab.log_partition(machine, done.training, BUDGET, file))
         points.append({"epoch": epoch, "n_components": int(machine.size), **found})
     last = done.history()[-1]
     return {
@@ -74,6 +74,7 @@ def run(lab: Lab) -> dict[str, Any]:
         for seed in lab.chosen_seeds(SEEDS, QUICK_SEEDS)
         for variant in lab.chosen_rows(tuple(VARIANTS))
     ]
+    lab.train([training(lab, *place) for place in lab.left(places, identity)])
     return lab.rows(places, identity, row, result_of)
 
 

@@ -1,0 +1,89 @@
+"""The epoch of a density model that validates best, in a file of its own: estimates, samples and depths need no more.
+
+``OUT/chosen/`` is what is worth keeping of ``OUT/runs/``: with it nothing is trained again, and the estimate of ln Z
+can be repeated with a larger budget.
+"""
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from irbm.evaluation.partition import LogPartition
+from irbm.experiments.lab import Lab, Training, digest, likelihood, load
+from irbm.files import read_tensors, write_tensors
+from irbm.models import Machine
+from irbm.models.build import describe, restore
+from irbm.training import Report
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What to train, and how to choose its epoch."""
+
+    training: Training
+    epochs: tuple[int, ...]  # to choose from
+    budget: int  # points of the longest path of annealing for each of them
+
+    def name(self, lab: Lab) -> str:
+        """Of its files: everything that decides it."""
+        folder = lab.run_of(self.training).folder.name
+        return f"{folder}-{digest({'epochs': self.epochs, 'budget': self.budget}, lab.device)}"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The machine of the epoch that validates best."""
+
+    choice: Choice
+    file: Path
+    machine: Machine
+    report: Report  # of that epoch
+    validation: list[dict[str, Any]]  # of every epoch looked at
+    training_seconds: float
+
+    @property
+    def epoch(self) -> int:
+        return self.report.epoch
+
+    def log_partition(self, lab: Lab, machine: Machine, budget: int, kind: str = "own") -> LogPartition:
+        """ln Z of the machine, or of another ``kind`` that was made of it."""
+        file = self.file.with_name(f"{self.file.stem}_{kind}_{budget}.json")
+        return lab.log_partition(machine, self.choice.training, budget, file)
+
+
+def choose(lab: Lab, choice: Choice) -> Chosen:
+    """Train, and choose by the validation split; or read what an earlier call has kept."""
+    file = lab.folder / "chosen" / f"{choice.name(lab)}.safetensors"
+    if not file.is_file():
+        _find(lab, choice, file)
+    tensors, about = read_tensors(file, "chosen")
+    machine = restore(tensors, about["machine"], lab.device)
+    report = Report.restored(about["report"])
+    return Chosen(choice, file, machine, report, about["validation"], about["training_seconds"])
+
+
+def _find(lab: Lab, choice: Choice, file: Path) -> None:
+    """The choice is by the lower end of the bracket: an estimate that fails flatters, and must not win by it."""
+    (run,) = lab.train([choice.training], lab.name)
+    held, found = load(choice.training.dataset).validation.X, []
+    for epoch in choice.epochs:
+        lab.say(f"{choice.training.dataset}, {choice.training.model}: validation split, epoch {epoch}")
+        machine = run.machine(epoch)
+        log_z = lab.log_partition(machine, choice.training, choice.budget, run.log_z_file(epoch, choice.budget))
+        found.append({"epoch": epoch, **likelihood(machine, held, log_z)})
+    best = max(found, key=lambda c: c["lower"])["epoch"]
+    machine, history = run.machine(best), run.history()
+    about = {
+        "machine": describe(machine),
+        "report": asdict(history[best - 1]) if best else _before_training(machine),
+        "validation": found,
+        "training_seconds": sum(report.seconds for report in history),
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_tensors(file, machine.tensors(), "chosen", about)
+
+
+def _before_training(machine: Machine) -> dict[str, Any]:
+    """The report of epoch 0, that of units which were not trained after they were chosen greedily."""
+    size = int(machine.size)
+    return asdict(Report(0, 0, size, 0, float(size), float(size), 0.0, 0.0, 0.0))
