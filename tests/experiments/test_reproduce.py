@@ -114,6 +114,17 @@ def test_a_second_call_does_not_train_again(out, name, monkeypatch):
         assert before.get(key) == after.get(key)
 
 
+def test_table_2_takes_what_the_classification_experiment_has_written(out, tmp_path, monkeypatch):
+    model, setting = "Dis-iRBM RP, dis.", "discriminative"
+    runs = [r for r in quick(out, "table2", only=(model,))["runs"] if r["setting"] == setting]
+    (tmp_path / "quick").mkdir()
+    (tmp_path / "quick" / "classification_digits.json").write_text(json.dumps({"dataset": "digits", "runs": runs}))
+    monkeypatch.setattr(lab_room.classification, "train", None)
+    assert quick(tmp_path, "table2", only=(model,))["runs"] == runs
+    with pytest.raises(TypeError):  # another number of epochs is another run
+        registry.reproduce("table2", Lab(out=tmp_path, quick=True, epochs=EPOCHS + 1, only=(model,)))
+
+
 def test_a_row_whose_settings_have_changed_is_found_again(out, monkeypatch):
     quick(out, "table1", only=("RBM",))
     changed = Lab(out=out, quick=True, epochs=EPOCHS + 1, only=("RBM",))

@@ -118,6 +118,7 @@ def train(
     checkpoints: str | Path | None = None,
     final: bool = True,
     test: bool = True,
+    quiet: bool = False,
 ) -> dict[str, Any]:
     """One run of a named setting, with ``changes`` such as n_iter: what was found, JSON-ready.
 
@@ -131,7 +132,9 @@ def train(
     X, y, held = splits.train.X[:rows], labels_of(splits.train)[:rows], splits.validation
     kind = RBMClassifier if "n_components" in settings else InfiniteRBMClassifier
     model = kind(**settings, random_state=seed, device=device)
-    callbacks: list[Callback] = [Progress(f"{setting} seed {seed}", max(1, settings["n_iter"] // 20))]
+    callbacks: list[Callback] = []
+    if not quiet:
+        callbacks.append(Progress(f"{setting} seed {seed}", max(1, settings["n_iter"] // 20)))
     resume_from = None
     if checkpoints:
         path = Path(checkpoints) / f"{dataset}_{setting}_{seed}.safetensors"

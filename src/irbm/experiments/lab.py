@@ -22,7 +22,7 @@ from irbm.evaluation.partition import LogPartition, Trial
 from irbm.evaluation.permutations import free_energies
 from irbm.experiments import classification, frank_wolfe
 from irbm.experiments.paper import DIGITS
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.results import finite, stamp, write_json
 from irbm.files import read_tensors, write_tensors
 from irbm.models import Fixed, Infinite, Machine
 from irbm.models.build import describe, restore
@@ -217,7 +217,7 @@ class Lab:
             **stamp(self.device),
         }
         write_json(self.file, whole)
-        return whole
+        return dict(finite(whole))
 
     def left(self, places: Sequence[tuple[Any, ...]], identity: Callable[..., str]) -> list[tuple[Any, ...]]:
         """The places of a table for which an earlier file has no row of the same identity."""
@@ -312,17 +312,29 @@ class Lab:
         changes: dict[str, Any],
         result_of: Callable[[list[dict[str, Any]]], dict[str, Any]],
     ) -> list[dict[str, Any]]:
-        """Runs of the classification experiment for (data set, setting, seed), but for those that an earlier file has.
+        """Runs of the classification experiment for (data set, setting, seed), but for those that earlier files have.
 
+        These are the experiment's own and those that ``irbm.experiments.classification`` wrote: the same code.
         ``result_of`` all runs is written after each, so that an end before the last loses little.
         """
         runs = {(r["dataset"], r["setting"], r["seed"]): r for r in self.earlier().get("runs", [])}
+        for place in wanted:
+            found = next((r for r in self._classifiers(place[0]) if self._classified(r, place, changes)), None)
+            if found and not self._classified(runs.get(place, {}), place, changes):
+                runs[place] = found
         left = [place for place in wanted if not self._classified(runs.get(place, {}), place, changes)]
         calls = [self._classification(place, changes) for place in left]
-        for found in self.each(classify_one, calls, "classifiers"):
-            runs[found["dataset"], found["setting"], found["seed"]] = found
+        for new in self.each(classify_one, calls, "classifiers"):
+            runs[new["dataset"], new["setting"], new["seed"]] = new
             self.write(result_of(list(runs.values())))
+        self.write(result_of(list(runs.values())))
         return [runs[place] for place in wanted]
+
+    def _classifiers(self, dataset: str) -> list[dict[str, Any]]:
+        """What the classification experiment has written of a data set."""
+        files = sorted(self.folder.glob("classification_*.json"))
+        found = [json.loads(file.read_text()) for file in files]
+        return [{"dataset": dataset, **run} for part in found if part["dataset"] == dataset for run in part["runs"]]
 
     def _classification(self, place: tuple[str, str, int], changes: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a run; its checkpoints lie where no run of other settings finds them."""
@@ -373,7 +385,7 @@ def _seconds(result: dict[str, Any], name: str) -> float:
 
 def classify_one(dataset: str, **options: Any) -> dict[str, Any]:
     """One run of the classification experiment, with the name of its data."""
-    return {"dataset": dataset, **classification.train(dataset, **options)}
+    return {"dataset": dataset, **classification.train(dataset, **options, quiet=True)}
 
 
 def _log_partition_from(table: dict[str, Any]) -> LogPartition:
