@@ -237,11 +237,8 @@ class Lab:
         last loses little; rows of other places stay.
         """
         rows = {tuple(r["place"]): r for r in self.earlier().get("rows", [])}
-        calls: list[dict[str, Any]] = [
-            {"found": found, "lab": self, "place": place} for place in self.left(places, identity)
-        ]
-        done = self.each(_row, calls, self.name) if self.jobs > 1 else (_row(**call) for call in calls)
-        for row in done:
+        calls = [{"found": found, "lab": self, "place": place} for place in self.left(places, identity)]
+        for row in self.each(_row, calls, self.name, talks=True):
             place = tuple(row["place"])
             rows[place] = {"identity": identity(self, *place), **row, **stamp(self.device)}
             self.write(result_of(list(rows.values())))
@@ -290,9 +287,17 @@ class Lab:
             list(self.each(train, [{"run": run} for run in left], what))
         return runs
 
-    def each(self, function: Callable[..., T], calls: Sequence[dict[str, Any]], what: str) -> Iterator[T]:
-        """What a function returns to each call, in the order in which they end: ``jobs`` at a time, each by itself."""
+    def each(
+        self, function: Callable[..., T], calls: Sequence[dict[str, Any]], what: str, *, talks: bool = False
+    ) -> Iterator[T]:
+        """What a function returns to each call, in the order in which they end: ``jobs`` at a time, each by itself.
+
+        A function that ``talks`` shows its own progress where it runs in this process.
+        """
         if not calls:
+            return
+        if talks and self.jobs == 1:
+            yield from (function(**call) for call in calls)
             return
         with self.bar() as bar:
             task = bar.add_task(f"{what}: {len(calls)} runs", total=len(calls))
