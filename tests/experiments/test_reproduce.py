@@ -16,7 +16,7 @@ from irbm import cli, data
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
 from irbm.experiments import table2
-from irbm.experiments.choice import choose
+from irbm.experiments.choice import Choice, choose
 from irbm.experiments.lab import Lab, Training, train
 from irbm.training import Settings
 
@@ -205,12 +205,12 @@ def test_a_damaged_snapshot_is_refused(tmp_path):
 
 
 class Plain:
-    """A kept machine as plain arrays, units in their order."""
+    """A kept machine as plain arrays, units in their order, or row by row."""
 
-    def __init__(self, file, beta=1.01):
+    def __init__(self, file, beta=1.01, by_order=True):
         with safe_open(file, "np") as tensors:
             size = int(tensors.get_tensor("size"))
-            order = tensors.get_tensor("order")[:size]
+            order = tensors.get_tensor("order")[:size] if by_order else slice(size)
             self.W = tensors.get_tensor("weights")[order].astype(np.float64)
             self.c = tensors.get_tensor("hidden_bias")[order].astype(np.float64)
             self.b = tensors.get_tensor("visible_bias").astype(np.float64)
@@ -334,8 +334,15 @@ def test_what_is_kept_of_the_choice_is_enough_for_another_budget(tmp_path, monke
 
 def test_a_row_found_in_a_process_of_its_own_is_the_same(tmp_path):
     """One is enough: a process takes seconds to begin."""
-    alone, apart = (quick(tmp_path / str(jobs), "table1", only=("RBM",), jobs=jobs)["rows"] for jobs in (1, 2))
-    assert alone[0]["test"] == apart[0]["test"]
+    beta, place = registry.EXPERIMENTS["beta"], ("digits", 1.01, 0)
+
+    def row(jobs):
+        lab = Lab(out=tmp_path / str(jobs), name="beta", quick=True, epochs=EPOCHS, jobs=jobs)
+        return lab.rows([place], beta.identity, beta.row, beta.result_of)["rows"][0]
+
+    alone, apart = row(1), row(2)
+    assert alone["test"] == apart["test"]
+    assert alone["sizes"] == apart["sizes"]
 
 
 def flat(value, upper=None):
@@ -352,3 +359,17 @@ def test_samples_are_written_down_as_they_were_drawn(out):
     np.testing.assert_array_equal(fig9.unpacked(run["images"], 64), drawn.numpy())
     likeliest = Plain(best.file).log_p_z(drawn.numpy().astype(np.float64))[:, :-1].argmax(1) + 1
     assert run["median_likeliest_z"]["samples"] == np.median(likeliest)
+
+
+def test_the_mean_of_machines_counts_a_unit_where_it_is(out):
+    """A unit that came late is averaged over the machines that have it; the order is that of the last."""
+    (run,) = Lab(out=out).train([short(50), short(100)])[1:]
+    one, other = (Plain(run.file(epoch), by_order=False) for epoch in (50, 100))
+    old, new = len(one.c), len(other.c)
+    assert old < new
+    mean = Choice(run.training, (100,), 9, averaged=2).machine(run, 100)
+    np.testing.assert_allclose(mean.weights[:old], (one.W + other.W[:old]) / 2, atol=1e-6)
+    np.testing.assert_allclose(mean.weights[old:new], other.W[old:], atol=1e-6)
+    np.testing.assert_allclose(mean.hidden_bias[:old], (one.c + other.c[:old]) / 2, atol=1e-6)
+    np.testing.assert_allclose(mean.visible_bias, (one.b + other.b) / 2, atol=1e-6)
+    assert (mean.order == run.machine(100).order).all()
