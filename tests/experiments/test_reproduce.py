@@ -115,7 +115,7 @@ def test_a_second_call_does_not_train_again(out, name, monkeypatch):
 
 
 def test_table_2_takes_what_the_classification_experiment_has_written(out, tmp_path, monkeypatch):
-    model, setting = "Dis-iRBM RP, dis.", "discriminative"
+    model, setting = "Dis-iRBM RP dis.", "discriminative"
     runs = [r for r in quick(out, "table2", only=(model,))["runs"] if r["setting"] == setting]
     (tmp_path / "quick").mkdir()
     (tmp_path / "quick" / "classification_digits.json").write_text(json.dumps({"dataset": "digits", "runs": runs}))

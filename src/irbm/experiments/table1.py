@@ -19,7 +19,7 @@ TITLE = "Table 1: density models"
 DATASETS = BOTH
 SEEDS = QUICK_SEEDS = (0,)
 RP, CONVERTED, CLASSIC, ORDINARY, GREEDY = "iRBM RP", "iRBM RP as RBM", "RBM", "iRBM", "FW-iRBM + CD"
-AVERAGED = "iRBM RP, averaged"  # not of the paper
+AVERAGED = "iRBM RP averaged"  # not of the paper
 MODELS = (RP, CONVERTED, AVERAGED, CLASSIC, ORDINARY, GREEDY)
 KEPT = 5  # machines that are averaged, 50 epochs apart
 
@@ -81,8 +81,10 @@ def choice(lab: Lab, dataset: str, model: str, seed: int) -> Choice:
     """The same, with the epochs to choose from, up to the last one trained."""
     own, effort = training(dataset, model, seed, lab), EFFORT[dataset]
     listed = effort.greedy_candidates if own.model == "greedy" else effort.candidates
+    if model == AVERAGED:
+        return Choice(own, (own.n_iter,), effort.choice_budget, averaged=KEPT)
     epochs = (*(epoch for epoch in listed if epoch < own.n_iter), own.n_iter)
-    return Choice(own, epochs, effort.choice_budget, averaged=KEPT if model == AVERAGED else 1)
+    return Choice(own, epochs, effort.choice_budget)
 
 
 def as_rbm(machine: Machine, n_units: int) -> Machine:
