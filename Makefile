@@ -6,11 +6,12 @@ READY := .venv/.ready
 # Threads that wait should sleep: spinning ones make small steps many times slower on a busy machine.
 export OMP_WAIT_POLICY := PASSIVE
 
-.PHONY: help demo test lint typecheck unit docs clean
+.PHONY: help demo test lint typecheck unit pages docs clean
 
 help:
 	@echo "make demo   run the main job"
 	@echo "make test   lint, type-check, run the tests and build the documentation"
+	@echo "make pages  write the pages of results anew from the files in results/"
 	@echo "make docs   build the documentation into site/; open site/index.html"
 	@echo "make clean  remove the virtual environment and caches"
 
@@ -33,6 +34,13 @@ typecheck: $(READY)
 
 unit: $(READY)
 	$(BIN)/python -m pytest
+
+pages: $(READY)
+	$(BIN)/python -m irbm.experiments.page
+	$(BIN)/python -m irbm.experiments.classifiers_page
+	$(BIN)/python -m irbm.experiments.likelihoods page
+	$(BIN)/python -m irbm.experiments.regrouping page
+	$(BIN)/python -m irbm.bench
 
 # The theme would warn of another version of mkdocs than the pinned one. No --quiet: strict counts what it would hide.
 docs: $(READY)

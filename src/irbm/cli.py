@@ -447,6 +447,9 @@ def reproduce_command(
     only: Annotated[str | None, typer.Option(help="Some rows of a table, with commas.")] = None,
     seeds: Annotated[str | None, typer.Option(help="With commas; by default the experiment's own.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Train for at most so many, to try things out.")] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Points of annealing for table 1's last estimates; more repeats them alone.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help=escape("cpu or cuda. [the GPU where there is one]"))] = None,
     out: Annotated[Path, typer.Option(help="The folder for results, pictures and trainings.")] = Path("results"),
     jobs: Annotated[int, typer.Option(help="Trainings at the same time.")] = 1,
@@ -463,8 +466,9 @@ def reproduce_command(
     from irbm.experiments.reproduce import names, reproduce
 
     check_count("jobs", jobs)
-    if epochs is not None:
-        check_count("epochs", epochs)
+    for option, value in (("epochs", epochs), ("budget", budget)):
+        if value is not None:
+            check_count(option, value)
     lab = Lab(
         out=out,
         device=str(choose_device(device)),
@@ -473,6 +477,7 @@ def reproduce_command(
         datasets=None if dataset is None else (dataset,),
         only=None if only is None else tuple(part.strip() for part in only.split(",")),
         epochs=epochs,
+        budget=budget,
         jobs=jobs,
     )
     for one in names(name, lab):

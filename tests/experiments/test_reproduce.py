@@ -3,7 +3,9 @@
 import itertools
 import json
 import math
+import shutil
 import sys
+from dataclasses import replace
 
 import matplotlib.image
 import numpy as np
@@ -14,6 +16,7 @@ from irbm import cli, data
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
 from irbm.experiments import table2
+from irbm.experiments.choice import Choice, choose
 from irbm.experiments.lab import Lab, Training, train
 from irbm.training import Settings
 
@@ -111,6 +114,17 @@ def test_a_second_call_does_not_train_again(out, name, monkeypatch):
         assert before.get(key) == after.get(key)
 
 
+def test_table_2_takes_what_the_classification_experiment_has_written(out, tmp_path, monkeypatch):
+    model, setting = "Dis-iRBM RP dis.", "discriminative"
+    runs = [r for r in quick(out, "table2", only=(model,))["runs"] if r["setting"] == setting]
+    (tmp_path / "quick").mkdir()
+    (tmp_path / "quick" / "classification_digits.json").write_text(json.dumps({"dataset": "digits", "runs": runs}))
+    monkeypatch.setattr(lab_room.classification, "train", None)
+    assert quick(tmp_path, "table2", only=(model,))["runs"] == runs
+    with pytest.raises(TypeError):  # another number of epochs is another run
+        registry.reproduce("table2", Lab(out=tmp_path, quick=True, epochs=EPOCHS + 1, only=(model,)))
+
+
 def test_a_row_whose_settings_have_changed_is_found_again(out, monkeypatch):
     quick(out, "table1", only=("RBM",))
     changed = Lab(out=out, quick=True, epochs=EPOCHS + 1, only=("RBM",))
@@ -180,13 +194,6 @@ def test_everything_but_the_number_of_epochs_decides_the_folder(tmp_path):
     assert len({folder(t) for t in [short(2), *others]} | {folder(short(2), "cuda")}) == 2 + len(others)
 
 
-def test_a_process_of_its_own_trains_the_same(tmp_path):
-    """One is enough, and a process takes seconds to begin."""
-    (alone,) = Lab(out=tmp_path / "a").train([short(2)])
-    (apart,) = Lab(out=tmp_path / "b", jobs=2).train([short(2)])
-    assert (alone.machine().weights == apart.machine().weights).all()
-
-
 def test_a_damaged_snapshot_is_refused(tmp_path):
     run = train(Lab(out=tmp_path).run_of(short(1)))
     run.file(1).write_bytes(run.file(1).read_bytes()[:-100])
@@ -198,12 +205,12 @@ def test_a_damaged_snapshot_is_refused(tmp_path):
 
 
 class Plain:
-    """A kept machine as plain arrays, units in their order."""
+    """A kept machine as plain arrays, units in their order, or row by row."""
 
-    def __init__(self, file, beta=1.01):
+    def __init__(self, file, beta=1.01, by_order=True):
         with safe_open(file, "np") as tensors:
             size = int(tensors.get_tensor("size"))
-            order = tensors.get_tensor("order")[:size]
+            order = tensors.get_tensor("order")[:size] if by_order else slice(size)
             self.W = tensors.get_tensor("weights")[order].astype(np.float64)
             self.c = tensors.get_tensor("hidden_bias")[order].astype(np.float64)
             self.b = tensors.get_tensor("visible_bias").astype(np.float64)
@@ -287,8 +294,8 @@ def test_the_converted_rbm_of_table_1_is_that_of_the_first_units(out):
 def test_the_epoch_with_the_highest_lower_end_is_chosen_not_the_one_that_flatters(out, monkeypatch):
     table1 = registry.EXPERIMENTS["table1"]
     lab = Lab(out=out, quick=True)
-    (run,) = lab.train([table1.training("digits", "iRBM", 0, lab)])
-    epochs = table1.candidates(run.training)
+    choice = replace(table1.choice(lab, "digits", "iRBM", 0), budget=99)  # not that of an earlier choice, which is kept
+    (run,), epochs = lab.train([choice.training]), choice.epochs
     mean = {
         e: float(table1.likelihood(run.machine(e), data.load("digits").validation.X, flat(0.0))["value"])
         for e in epochs
@@ -299,10 +306,43 @@ def test_the_epoch_with_the_highest_lower_end_is_chosen_not_the_one_that_flatter
         honest: flat(mean[honest] + 49.0),
         flattering: flat(mean[flattering] + 40.0, upper=mean[flattering] + 70.0),
     }
-    monkeypatch.setattr(Lab, "log_partition", lambda self, run, machine, epoch, budget: claims[epoch])
-    chosen, found = table1.choose(lab, run)
-    assert chosen == honest
-    assert max(found, key=lambda c: c["value"])["epoch"] == flattering
+    files = {run.log_z_file(e, choice.budget): claims[e] for e in epochs}
+    monkeypatch.setattr(Lab, "log_partition", lambda self, machine, training, budget, file: files[file])
+    chosen = choose(lab, choice)
+    assert chosen.epoch == honest
+    assert (chosen.machine.weights == run.machine(honest).weights).all()
+    assert max(chosen.validation, key=lambda c: c["value"])["epoch"] == flattering
+
+
+def test_what_is_kept_of_the_choice_is_enough_for_another_budget(tmp_path, monkeypatch):
+    """Trainings may be thrown away: an estimate with a larger budget needs none of them."""
+    before = quick(tmp_path, "table1", only=("iRBM RP", "iRBM RP as RBM"))
+    shutil.rmtree(tmp_path / "quick" / "runs")
+    monkeypatch.setattr(lab_room, "Trainer", None)
+    budgets = []
+    exact = lab_room.partition.exact
+    monkeypatch.setattr(
+        lab_room.partition, "exact", lambda machine: budgets.append(int(machine.size)) or exact(machine)
+    )
+    after = quick(tmp_path, "table1", only=("iRBM RP", "iRBM RP as RBM"), budget=77)
+    assert budgets == [r["n_components"] for r in before["rows"]]
+    assert [r["test"]["value"] for r in after["rows"]] == [r["test"]["value"] for r in before["rows"]]
+    assert {r["budget"] for r in after["rows"]} == {77}
+    quick(tmp_path, "fig9")
+    quick(tmp_path, "fig10")
+
+
+def test_a_row_found_in_a_process_of_its_own_is_the_same(tmp_path):
+    """One is enough: a process takes seconds to begin."""
+    beta, place = registry.EXPERIMENTS["beta"], ("digits", 1.01, 0)
+
+    def row(jobs):
+        lab = Lab(out=tmp_path / str(jobs), name="beta", quick=True, epochs=EPOCHS, jobs=jobs)
+        return lab.rows([place], beta.identity, beta.row, beta.result_of)["rows"][0]
+
+    alone, apart = row(1), row(2)
+    assert alone["test"] == apart["test"]
+    assert alone["sizes"] == apart["sizes"]
 
 
 def flat(value, upper=None):
@@ -314,8 +354,22 @@ def test_samples_are_written_down_as_they_were_drawn(out):
     fig9 = registry.EXPERIMENTS["fig9"]
     run = quick(out, "fig9")["runs"][0]
     lab = Lab(out=out, quick=True, epochs=EPOCHS)
-    done, epoch = registry.EXPERIMENTS["table1"].best(lab, "digits", 0)
-    drawn = fig9.samples(done.machine(epoch), run["n_steps"], run["n_deep"], 0, fig9.FOR_SAMPLES)
+    best = registry.EXPERIMENTS["table1"].best(lab, "digits", 0)
+    drawn = fig9.samples(best.machine, run["n_steps"], run["n_deep"], 0, fig9.FOR_SAMPLES)
     np.testing.assert_array_equal(fig9.unpacked(run["images"], 64), drawn.numpy())
-    likeliest = Plain(done.file(epoch)).log_p_z(drawn.numpy().astype(np.float64))[:, :-1].argmax(1) + 1
+    likeliest = Plain(best.file).log_p_z(drawn.numpy().astype(np.float64))[:, :-1].argmax(1) + 1
     assert run["median_likeliest_z"]["samples"] == np.median(likeliest)
+
+
+def test_the_mean_of_machines_counts_a_unit_where_it_is(out):
+    """A unit that came late is averaged over the machines that have it; the order is that of the last."""
+    (run,) = Lab(out=out).train([short(50), short(100)])[1:]
+    one, other = (Plain(run.file(epoch), by_order=False) for epoch in (50, 100))
+    old, new = len(one.c), len(other.c)
+    assert old < new
+    mean = Choice(run.training, (100,), 9, averaged=2).machine(run, 100)
+    np.testing.assert_allclose(mean.weights[:old], (one.W + other.W[:old]) / 2, atol=1e-6)
+    np.testing.assert_allclose(mean.weights[old:new], other.W[old:], atol=1e-6)
+    np.testing.assert_allclose(mean.hidden_bias[:old], (one.c + other.c[:old]) / 2, atol=1e-6)
+    np.testing.assert_allclose(mean.visible_bias, (one.b + other.b) / 2, atol=1e-6)
+    assert (mean.order == run.machine(100).order).all()

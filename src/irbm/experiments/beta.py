@@ -35,7 +35,7 @@ def row(lab: Lab, dataset: str, beta: float, seed: int) -> dict[str, Any]:
     (done,) = lab.train([training(lab, dataset, beta, seed)], f"{TITLES[dataset]}, beta {beta:g}")
     machine, history = done.machine(), done.history()
     lab.say(f"{TITLES[dataset]}, beta {beta:g}: test log-likelihood")
-    log_z = lab.log_partition(done, machine, done.training.n_iter, BUDGET)
+    log_z = lab.log_partition(machine, done.training, BUDGET, done.log_z_file(done.training.n_iter, BUDGET))
     return {
         "dataset": dataset,
         "beta": beta,
@@ -56,6 +56,7 @@ def run(lab: Lab) -> dict[str, Any]:
         for beta in BETAS
         for seed in lab.chosen_seeds(SEEDS, QUICK_SEEDS)
     ]
+    lab.train([training(lab, *place) for place in lab.left(places, identity)])
     return lab.rows(places, identity, row, result_of)
 
 

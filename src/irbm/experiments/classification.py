@@ -128,6 +128,7 @@ def train(
     checkpoints: str | Path | None = None,
     final: bool = True,
     test: bool = True,
+    quiet: bool = False,
 ) -> dict[str, Any]:
     """One run of a named setting, with ``changes`` such as n_iter: what was found, JSON-ready.
 
@@ -144,7 +145,9 @@ def train(
         X, y = shifted(X, y, splits.image_shape)
     kind = RBMClassifier if "n_components" in settings else InfiniteRBMClassifier
     model = kind(**options, random_state=seed, device=device)
-    callbacks: list[Callback] = [Progress(f"{setting} seed {seed}", max(1, settings["n_iter"] // 20))]
+    callbacks: list[Callback] = []
+    if not quiet:
+        callbacks.append(Progress(f"{setting} seed {seed}", max(1, settings["n_iter"] // 20)))
     resume_from = None
     if checkpoints:
         path = Path(checkpoints) / f"{dataset}_{setting}_{seed}.safetensors"

@@ -27,8 +27,8 @@ def run(lab: Lab) -> dict[str, Any]:
 
 
 def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
-    done, epoch = table1.best(lab, dataset, seed)
-    report, machine = done.history()[epoch - 1], done.machine(epoch)
+    best = table1.best(lab, dataset, seed)
+    report, machine = best.report, best.machine
     noise, X = uniform_noise(seed, 0), torch.from_numpy(load(dataset).test.X)
     orders = [permuted(machine, report.regrouped, noise) for _ in range(ORDERS)]
     p_z = sum(np.exp(fig5.log_prob_z(order, X)[:, :-1]) for order in orders)
@@ -36,8 +36,8 @@ def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
     return {
         "dataset": dataset,
         "seed": seed,
-        "epoch": epoch,
-        "settings": settings_table(replace(done.training.settings, n_iter=epoch)),
+        "epoch": best.epoch,
+        "settings": settings_table(replace(best.choice.training.settings, n_iter=best.epoch)),
         "n_components": report.n_components,
         "regrouped": report.regrouped,
         "likeliest_z": {

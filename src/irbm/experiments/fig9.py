@@ -49,8 +49,8 @@ def run(lab: Lab) -> dict[str, Any]:
 
 def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
     """What chains from noise come to, with z deep at first and with z free all along."""
-    done, epoch = table1.best(lab, dataset, seed)
-    machine, n_steps = done.machine(epoch), QUICK_STEPS if dataset == DIGITS else STEPS
+    best = table1.best(lab, dataset, seed)
+    machine, n_steps = best.machine, QUICK_STEPS if dataset == DIGITS else STEPS
     n_deep = int(DEEP_SHARE * n_steps)
     test = torch.from_numpy(load(dataset).test.X)
     drawn = {
@@ -62,8 +62,8 @@ def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
     return {
         "dataset": dataset,
         "seed": seed,
-        "epoch": epoch,
-        "settings": settings_table(replace(done.training.settings, n_iter=epoch)),
+        "epoch": best.epoch,
+        "settings": settings_table(replace(best.choice.training.settings, n_iter=best.epoch)),
         "n_steps": n_steps,
         "n_deep": n_deep,
         "median_likeliest_z": {name: float(np.median(z)) for name, z in depth.items()},

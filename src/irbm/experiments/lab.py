@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,7 +22,7 @@ from irbm.evaluation.partition import LogPartition, Trial
 from irbm.evaluation.permutations import free_energies
 from irbm.experiments import classification, frank_wolfe
 from irbm.experiments.paper import DIGITS
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.results import finite, stamp, write_json
 from irbm.files import read_tensors, write_tensors
 from irbm.models import Fixed, Infinite, Machine
 from irbm.models.build import describe, restore
@@ -63,10 +63,11 @@ class Training:
         """Where it is kept, by a hash of all that decides it: random numbers differ between kinds of devices."""
         decides = asdict(self)
         del decides["settings"]["n_iter"]
-        return runs / f"{self.dataset}-{self.model}-{_digest(decides, device)}"
+        return runs / f"{self.dataset}-{self.model}-{digest(decides, device)}"
 
 
-def _digest(decides: dict[str, Any], device: str) -> str:
+def digest(decides: dict[str, Any], device: str) -> str:
+    """A name for all that decides something."""
     text = json.dumps(decides | {"device": torch.device(device).type}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -98,6 +99,10 @@ class Run:
         """The machine after so many epochs, of those kept; by default after the last one asked for."""
         tensors, about = read_tensors(self.file(self.training.n_iter if epoch is None else epoch), "snapshot")
         return restore(tensors, about["machine"], self.device)
+
+    def log_z_file(self, epoch: int, budget: int, averaged: int = 1) -> Path:
+        """Where ln Z of that epoch's machine is kept, or that of the mean of several up to it."""
+        return self.folder / f"log_z_{epoch:05d}_{averaged}_{budget}.json"
 
     def keep(self, state: TrainingState) -> None:
         machine = state.machine.with_capacity(int(state.machine.size))
@@ -175,8 +180,17 @@ class Lab:
     datasets: tuple[str, ...] | None = None  # None: those of the experiment
     only: tuple[str, ...] | None = None  # rows of a table; None: all
     epochs: int | None = None  # at most so many; None: as many as the paper
+    budget: int | None = None  # points of the longest path of a table's last estimates; None: those of the experiment
     jobs: int = 1
     console: Console = field(default_factory=lambda: Console(stderr=True))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A console holds locks, and stays where it is."""
+        return {name: value for name, value in self.__dict__.items() if name != "console"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """In another process, which says nothing: the one that started it shows how far all are."""
+        self.__dict__.update(state, console=Console(quiet=True))
 
     @property
     def folder(self) -> Path:
@@ -203,7 +217,12 @@ class Lab:
             **stamp(self.device),
         }
         write_json(self.file, whole)
-        return whole
+        return dict(finite(whole))
+
+    def left(self, places: Sequence[tuple[Any, ...]], identity: Callable[..., str]) -> list[tuple[Any, ...]]:
+        """The places of a table for which an earlier file has no row of the same identity."""
+        known = {tuple(r["place"]): r["identity"] for r in self.earlier().get("rows", [])}
+        return [place for place in places if known.get(place) != identity(self, *place)]
 
     def rows(
         self,
@@ -212,20 +231,17 @@ class Lab:
         found: Callable[..., dict[str, Any]],
         result_of: Callable[[list[dict[str, Any]]], dict[str, Any]],
     ) -> dict[str, Any]:
-        """A row for each place of a table, but for those that an earlier file has with the same identity.
+        """A row for each place of a table, but for those that an earlier file has: ``jobs`` at a time, or one by one.
 
         Everything that decides a row decides its identity. The result is written after each, so that an end before the
         last loses little; rows of other places stay.
         """
         rows = {tuple(r["place"]): r for r in self.earlier().get("rows", [])}
-        for place in places:
-            own = identity(self, *place)
-            if place not in rows or rows[place]["identity"] != own:
-                began = time.perf_counter()
-                row = found(self, *place)
-                about = {"place": list(place), "identity": own, "wall_seconds": time.perf_counter() - began}
-                rows[place] = {**about, **row, **stamp(self.device)}
-                self.write(result_of(list(rows.values())))
+        calls = [{"found": found, "lab": self, "place": place} for place in self.left(places, identity)]
+        for row in self.each(_row, calls, self.name, talks=True):
+            place = tuple(row["place"])
+            rows[place] = {"identity": identity(self, *place), **row, **stamp(self.device)}
+            self.write(result_of(list(rows.values())))
         return result_of(list(rows.values()))
 
     # -- choices --------------------------------------------------------------------------------------------
@@ -271,9 +287,17 @@ class Lab:
             list(self.each(train, [{"run": run} for run in left], what))
         return runs
 
-    def each(self, function: Callable[..., T], calls: Sequence[dict[str, Any]], what: str) -> Iterator[T]:
-        """What a function returns to each call, in the order in which they end: ``jobs`` at a time, each by itself."""
+    def each(
+        self, function: Callable[..., T], calls: Sequence[dict[str, Any]], what: str, *, talks: bool = False
+    ) -> Iterator[T]:
+        """What a function returns to each call, in the order in which they end: ``jobs`` at a time, each by itself.
+
+        A function that ``talks`` shows its own progress where it runs in this process.
+        """
         if not calls:
+            return
+        if talks and self.jobs == 1:
+            yield from (function(**call) for call in calls)
             return
         with self.bar() as bar:
             task = bar.add_task(f"{what}: {len(calls)} runs", total=len(calls))
@@ -293,23 +317,35 @@ class Lab:
         changes: dict[str, Any],
         result_of: Callable[[list[dict[str, Any]]], dict[str, Any]],
     ) -> list[dict[str, Any]]:
-        """Runs of the classification experiment for (data set, setting, seed), but for those that an earlier file has.
+        """Runs of the classification experiment for (data set, setting, seed), but for those that earlier files have.
 
+        These are the experiment's own and those that ``irbm.experiments.classification`` wrote: the same code.
         ``result_of`` all runs is written after each, so that an end before the last loses little.
         """
         runs = {(r["dataset"], r["setting"], r["seed"]): r for r in self.earlier().get("runs", [])}
+        for place in wanted:
+            found = next((r for r in self._classifiers(place[0]) if self._classified(r, place, changes)), None)
+            if found and not self._classified(runs.get(place, {}), place, changes):
+                runs[place] = found
         left = [place for place in wanted if not self._classified(runs.get(place, {}), place, changes)]
         calls = [self._classification(place, changes) for place in left]
-        for found in self.each(classify_one, calls, "classifiers"):
-            runs[found["dataset"], found["setting"], found["seed"]] = found
+        for new in self.each(classify_one, calls, "classifiers"):
+            runs[new["dataset"], new["setting"], new["seed"]] = new
             self.write(result_of(list(runs.values())))
+        self.write(result_of(list(runs.values())))
         return [runs[place] for place in wanted]
+
+    def _classifiers(self, dataset: str) -> list[dict[str, Any]]:
+        """What the classification experiment has written of a data set."""
+        files = sorted(self.folder.glob("classification_*.json"))
+        found = [json.loads(file.read_text()) for file in files]
+        return [{"dataset": dataset, **run} for part in found if part["dataset"] == dataset for run in part["runs"]]
 
     def _classification(self, place: tuple[str, str, int], changes: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a run; its checkpoints lie where no run of other settings finds them."""
         dataset, setting, seed = place
-        digest = _digest(classification.settings_of(dataset, setting, **changes), self.device)
-        folder = self.folder / "runs" / f"{dataset}-{setting}-{digest}"
+        name = digest(classification.settings_of(dataset, setting, **changes), self.device)
+        folder = self.folder / "runs" / f"{dataset}-{setting}-{name}"
         about = {"dataset": dataset, "setting": setting, "seed": seed}
         return about | {"device": self.device, "changes": changes, "checkpoints": folder}
 
@@ -324,21 +360,27 @@ class Lab:
 
     # -- likelihoods ----------------------------------------------------------------------------------------
 
-    def log_partition(self, run: Run, machine: Machine, epoch: int, budget: int, kind: str = "own") -> LogPartition:
-        """ln Z of a machine of the run, found once: exact where it is small, else annealed with the data's help.
+    def log_partition(self, machine: Machine, training: Training, budget: int, file: Path) -> LogPartition:
+        """ln Z of a machine of that training, found once and kept in the file.
 
-        ``kind`` tells apart machines that were made of the epoch's own.
+        Exact where the machine is small, else annealed with the data's help.
         """
-        file = run.folder / f"log_z_{epoch:05d}_{kind}_{budget}.json"
         if file.is_file():
             return _log_partition_from(json.loads(file.read_text()))
-        X = torch.from_numpy(load(run.training.dataset).train.X)
+        X = torch.from_numpy(load(training.dataset).train.X)
         if partition.is_small(machine):
             found = partition.exact(machine)
         else:
-            found = estimate(machine, means_D=X.double().mean(0), examples=X, seed=run.training.seed, budget=budget)
+            found = estimate(machine, means_D=X.double().mean(0), examples=X, seed=training.seed, budget=budget)
         write_json(file, asdict(found))
         return found
+
+
+def _row(found: Callable[..., dict[str, Any]], lab: Lab, place: tuple[Any, ...]) -> dict[str, Any]:
+    """A row of a table with its place and how long it took, perhaps in a process of its own."""
+    began = time.perf_counter()
+    row = found(replace(lab, jobs=1), *place)
+    return {"place": list(place), "wall_seconds": time.perf_counter() - began, **row}
 
 
 def _seconds(result: dict[str, Any], name: str) -> float:
@@ -348,7 +390,7 @@ def _seconds(result: dict[str, Any], name: str) -> float:
 
 def classify_one(dataset: str, **options: Any) -> dict[str, Any]:
     """One run of the classification experiment, with the name of its data."""
-    return {"dataset": dataset, **classification.train(dataset, **options)}
+    return {"dataset": dataset, **classification.train(dataset, **options, quiet=True)}
 
 
 def _log_partition_from(table: dict[str, Any]) -> LogPartition:

@@ -8,7 +8,7 @@ in the usual way (z free, one base) and by ``estimate``, and writes results/like
 import argparse
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path as File
 from typing import Any
 
@@ -18,9 +18,9 @@ from irbm import data, plots
 from irbm.evaluation import modes
 from irbm.evaluation.estimate import estimate
 from irbm.evaluation.permutations import free_energies
+from irbm.experiments import paper
 from irbm.experiments.known import machines
 from irbm.experiments.results import stamp, write_json
-from irbm.experiments.sizes import PAPER
 from irbm.experiments.trust import NAIVE_CHAINS, NAIVE_POINTS, naive
 from irbm.files import write_bytes
 from irbm.models import Infinite
@@ -34,7 +34,7 @@ DOCS = File("docs")
 
 def run(dataset: str, args: argparse.Namespace) -> dict[str, Any]:
     """Train, then estimate in the usual way and in ours."""
-    settings = replace(PAPER[dataset], n_iter=args.n_iter or EPOCHS[dataset])
+    settings = paper.density(dataset, args.n_iter or EPOCHS[dataset])
     splits = data.load(dataset)
     X = torch.from_numpy(splits.train.X[: args.rows])
     state = TrainingState.start(initial_machine(Infinite(), X.shape[1], device=args.device), settings, args.seed)

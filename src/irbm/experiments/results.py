@@ -48,15 +48,15 @@ def _commit() -> str:
 
 def write_json(path: str | Path, result: dict[str, Any]) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, (json.dumps(_finite(result), indent=1, allow_nan=False) + "\n").encode())
+    write_bytes(path, (json.dumps(finite(result), indent=1, allow_nan=False) + "\n").encode())
 
 
-def _finite(value: Any) -> Any:
-    """The same with null for what JSON has no number for: nan and infinities."""
+def finite(value: Any) -> Any:
+    """The same as JSON has it: null for nan and infinities, lists for tuples."""
     if isinstance(value, dict):
-        return {name: _finite(inner) for name, inner in value.items()}
+        return {name: finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -17,12 +17,12 @@ SEEDS = (0, 1, 2)
 QUICK_SEEDS = (0, 1)
 GREEDY = "FW-iRBM + softmax"
 MODELS = {  # setting of the classification experiment
-    "Dis-iRBM RP, hybrid": "hybrid",
-    "Dis-iRBM RP, dis.": "discriminative",
-    "Dis-iRBM, hybrid": "hybrid_ordinary",
-    "Dis-iRBM, dis.": "discriminative_ordinary",
-    "ClassRBM, hybrid": "classrbm_hybrid",
-    "ClassRBM, dis.": "classrbm",
+    "Dis-iRBM RP hybrid": "hybrid",
+    "Dis-iRBM RP dis.": "discriminative",
+    "Dis-iRBM hybrid": "hybrid_ordinary",
+    "Dis-iRBM dis.": "discriminative_ordinary",
+    "ClassRBM hybrid": "classrbm_hybrid",
+    "ClassRBM dis.": "classrbm",
     GREEDY: "frank_wolfe_softmax",
 }
 PAIRS = {"hybrid": "hybrid_ordinary", "discriminative": "discriminative_ordinary"}
@@ -30,11 +30,11 @@ UNITS = {MNIST: 600, CALTECH: 600, DIGITS: 20}  # of the greedy machine
 QUICK: dict[str, dict[str, Any]] = {"classrbm": {"n_components": 20}, "classrbm_hybrid": {"n_components": 30}}
 QUICK_EPOCHS = 10
 PAPER: dict[str, dict[str, tuple[int, float]]] = {  # size, error in %
-    MNIST: {"ClassRBM, dis.": (500, 1.81), "ClassRBM, hybrid": (1500, 1.28), "Dis-iRBM, dis.": (382, 2.20),
-            "Dis-iRBM, hybrid": (416, 1.71), GREEDY: (600, 2.2), "Dis-iRBM RP, dis.": (489, 1.92),
-            "Dis-iRBM RP, hybrid": (621, 1.41)},
-    CALTECH: {"Dis-iRBM, dis.": (235, 37.10), "Dis-iRBM, hybrid": (373, 34.59), GREEDY: (600, 34.5),
-              "Dis-iRBM RP, dis.": (165, 34.55), "Dis-iRBM RP, hybrid": (742, 30.95)},
+    MNIST: {"ClassRBM dis.": (500, 1.81), "ClassRBM hybrid": (1500, 1.28), "Dis-iRBM dis.": (382, 2.20),
+            "Dis-iRBM hybrid": (416, 1.71), GREEDY: (600, 2.2), "Dis-iRBM RP dis.": (489, 1.92),
+            "Dis-iRBM RP hybrid": (621, 1.41)},
+    CALTECH: {"Dis-iRBM dis.": (235, 37.10), "Dis-iRBM hybrid": (373, 34.59), GREEDY: (600, 34.5),
+              "Dis-iRBM RP dis.": (165, 34.55), "Dis-iRBM RP hybrid": (742, 30.95)},
 }  # fmt: skip
 
 
