@@ -22,14 +22,14 @@ def run(lab: Lab) -> dict[str, Any]:
     datasets, seeds = lab.chosen_datasets(DATASETS), lab.chosen_seeds(SEEDS, QUICK_SEEDS)
     changes = {"n_iter": lab.epochs and lab.n_iter(classification.FIVE["n_iter"])}
     changes |= {"batch_size": QUICK_BATCH} if lab.quick else {}
-    wanted = [
-        (name, setting + ending, seed)
+    wanted = {
+        (name, setting + ending, seed): changes
         for name in datasets
         for setting in PAIRS.values()
         for ending in ("", "_ordinary")
         for seed in seeds
-    ]
-    return result_of(lab.classify(wanted, changes, result_of))
+    }
+    return result_of(lab.classify(wanted, result_of))
 
 
 def result_of(runs: list[dict[str, Any]]) -> dict[str, Any]:

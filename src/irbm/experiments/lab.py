@@ -313,26 +313,30 @@ class Lab:
 
     def classify(
         self,
-        wanted: Sequence[tuple[str, str, int]],
-        changes: dict[str, Any],
+        wanted: dict[tuple[str, str, int], dict[str, Any]],
         result_of: Callable[[list[dict[str, Any]]], dict[str, Any]],
     ) -> list[dict[str, Any]]:
-        """Runs of the classification experiment for (data set, setting, seed), but for those that earlier files have.
+        """Runs of the classification experiment for (data set, setting, seed), with changes to the setting.
 
-        These are the experiment's own and those that ``irbm.experiments.classification`` wrote: the same code.
-        ``result_of`` all runs is written after each, so that an end before the last loses little.
+        Those that earlier files have are not repeated: the experiment's own, and those of
+        ``irbm.experiments.classification``, which has the same code. ``result_of`` all runs is written after each, so
+        that an end before the last loses little.
         """
         runs = {(r["dataset"], r["setting"], r["seed"]): r for r in self.earlier().get("runs", [])}
-        for place in wanted:
+        for place, changes in wanted.items():
             found = next((r for r in self._classifiers(place[0]) if self._classified(r, place, changes)), None)
             if found and not self._classified(runs.get(place, {}), place, changes):
                 runs[place] = found
-        left = [place for place in wanted if not self._classified(runs.get(place, {}), place, changes)]
-        calls = [self._classification(place, changes) for place in left]
+        calls = [
+            self._classification(place, changes)
+            for place, changes in wanted.items()
+            if not self._classified(runs.get(place, {}), place, changes)
+        ]
         for new in self.each(classify_one, calls, "classifiers"):
             runs[new["dataset"], new["setting"], new["seed"]] = new
             self.write(result_of(list(runs.values())))
-        self.write(result_of(list(runs.values())))
+        if wanted:
+            self.write(result_of(list(runs.values())))
         return [runs[place] for place in wanted]
 
     def _classifiers(self, dataset: str) -> list[dict[str, Any]]:
