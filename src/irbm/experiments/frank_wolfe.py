@@ -96,10 +96,10 @@ def softmax_regression(model: FrankWolfeRBM, splits: data.Dataset, rows: int | N
             softmax.fit(features["train"][:rows], labels["train"][:rows])
         held = error_rate(labels["validation"], softmax.predict(features["validation"]))
         tried.append((held.rate, strength, softmax))
-        print(f"C {strength}: validation error {held}", flush=True)
     rate, strength, softmax = min(tried, key=lambda t: t[0])
     return {
         "C": strength,
+        "tried": {f"{c:g}": error for error, c, _ in tried},  # validation errors
         "validation_error": rate,
         "test_error": asdict(error_rate(labels["test"], softmax.predict(features["test"]))),
     }
