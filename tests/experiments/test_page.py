@@ -132,3 +132,13 @@ def test_brackets_decide_who_is_above():
     assert table1._against(between(-2, -1), between(-4, -3)) == "above"
     assert table1._against(between(-4, -3), between(-2, -1)) == "below"
     assert table1._against(between(-4, -2), between(-3, -1)) == "not to be told apart from"
+
+
+def test_the_search_behind_table_1_is_on_the_page(root):
+    held = {"value": -116.5, "lower": -118.0, "upper": -116.0, "reliable": False, "reason": ""}
+    run = {"model": "RBM", "learning_rate": 0.05, "l1": 1e-3, "n_components": 500, "validation": held}
+    found = {"dataset": "caltech101_silhouettes", "epochs": 500, "device": "H200", "commit": "abc", "runs": [run]}
+    (root / "results" / "search_density_caltech101_silhouettes.json").write_text(json.dumps(found))
+    text, _ = written(root)
+    assert "| RBM | 0.05 | 0.001 | 500 | (-116.50) | [-118.00, -116.00] | not reliable |" in text
+    assert text.index("## Table 1") < text.index("## The search behind table 1") < text.index("## Table 2")

@@ -85,7 +85,7 @@ def _row(dataset: str, runs: list[dict[str, Any]]) -> str:
 
 
 def _searches(folder: Path) -> Iterator[str]:
-    for file in sorted(folder.glob("search_*.json")):
+    for file in sorted(set(folder.glob("search_*.json")) - set(folder.glob("search_density_*.json"))):
         found = json.loads(file.read_text())
         runs, changes = found["runs"], []
         for run in runs:

@@ -15,8 +15,8 @@ import torch
 
 from irbm.experiments import table1
 from irbm.experiments.lab import Lab, likelihood, load, settings_table
-from irbm.experiments.paper import CALTECH, DIGITS, MNIST
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.paper import CALTECH, DIGITS, MNIST, TITLES
+from irbm.experiments.results import judged, stamp, write_json
 from irbm.experiments.table1 import CLASSIC, ORDINARY, RP
 
 BUDGET = 2000  # points of the longest path of annealing: enough to tell settings apart that differ by nats
@@ -71,6 +71,22 @@ def search(lab: Lab, dataset: str, models: list[str], seed: int, file: Path) -> 
         about = {"dataset": dataset, "note": load(dataset).note, "epochs": lab.n_iter(EPOCHS[dataset])}
         write_json(file, {**about, "budget": BUDGET, "runs": runs, **stamp(lab.device)})
     return runs
+
+
+def section(found: dict[str, Any]) -> str:
+    """What a file of results says, as Markdown."""
+    lines = [
+        f"{TITLES[found['dataset']]}, {found['epochs']} epochs, on {found['device']}, commit {found['commit']}:",
+        "",
+        "| model | rate | L1 | l | validation log-likelihood | bracket | verdict |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {r['model']} | {r['learning_rate']:g} | {r['l1']:g} | {r['n_components']} | "
+        f"{' | '.join(judged(r['validation']))} |"
+        for r in found["runs"]
+    ]
+    return "\n".join(lines)
 
 
 def main() -> None:
