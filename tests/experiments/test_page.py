@@ -60,7 +60,7 @@ def test_table_1_stands_beside_the_papers(root):
     )
     assert "| (-85.90) | [-86.20, -85.70] | not reliable | -85.65 (1208) | -0.25 |" in text
     assert "iRBM RP is above RBM, not to be told apart from iRBM." in text
-    assert "Not reliable, and in parentheses: iRBM." in text
+    assert "Not reliable on binarized MNIST, and in parentheses: iRBM." in text
     assert "seeds 0, on a GPU, commit abc, 2026-01-02; 61 s, trainings (some shared with other figures) 40 s." in text
     assert "binarized MNIST: 50,000 train.*" in text
     assert "| -85.81 (674) | -86.00 [-86.30, -85.80] (610) | reliable |" in readme

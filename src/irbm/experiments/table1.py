@@ -54,9 +54,12 @@ SEARCHED: dict[str, dict[str, dict[str, Any]]] = {}
 HOW = (
     "The validation split chooses among the epochs {candidates} by the lower end of the bracket of its mean "
     "log-likelihood (annealing of at most {choice_budget} points); the test split is looked at once, with up to "
-    '{most} points. Machines of few units are enumerated. The column "pruned" counts the units left without those '
-    'whose weights have less than a tenth of the mean norm. "Averaged" is no row of the paper: the mean of the '
-    "parameters of iRBM RP over 5 machines, 50 epochs apart, up to the epoch chosen."
+    "{most} points."
+)
+WORDS = (
+    'Machines of few units are enumerated. The column "pruned" counts the units left without those whose weights have '
+    'less than a tenth of the mean norm. "Averaged" is no row of the paper: the parameters of iRBM RP, averaged over 5 '
+    "machines of the last 200 epochs."
 )
 
 
@@ -170,11 +173,20 @@ def section(result: dict[str, Any]) -> str:
         *(_line(r) for r in result["rows"]),
         "",
     ]
+    for how, names in _ways(result).items():
+        lines += [f"{', '.join(TITLES[name] for name in names)}: {how}", ""]
+    words = [WORDS, *(_verdict(result, name) for name in result["datasets"])]
+    return "\n".join([*lines, " ".join(word for word in words if word)])
+
+
+def _ways(result: dict[str, Any]) -> dict[str, list[str]]:
+    """How epochs were chosen and likelihoods estimated, with the data sets that it holds for."""
+    found: dict[str, list[str]] = {}
     for name in result["datasets"]:
         effort = result["effort"][name]
         most = max(r.get("budget", effort["full_budget"]) for r in result["rows"] if r["dataset"] == name)
-        lines += [f"{TITLES[name]}: {HOW.format(**effort, most=most)} {_verdict(result, name)}", ""]
-    return "\n".join(lines).rstrip()
+        found.setdefault(HOW.format(**effort, most=most), []).append(name)
+    return found
 
 
 def highlights(result: dict[str, Any]) -> list[str]:
@@ -219,10 +231,10 @@ def _verdict(result: dict[str, Any], dataset: str) -> str:
         if other["model"] in (CLASSIC, ORDINARY, GREEDY) and other["seed"] == ours["seed"]:
             words.append(f"{_against(ours['test'], other['test'])} {other['model']}")
     unsure = [r["model"] for r in own if not r["test"]["reliable"]]
-    text = f"By their brackets, iRBM RP is {', '.join(words)}." if words else ""
+    text = f"On {TITLES[dataset]}, by the brackets, iRBM RP is {', '.join(words)}." if words else ""
     if unsure:
-        text += f" Not reliable, and in parentheses: {', '.join(dict.fromkeys(unsure))}."
-    return text
+        text += f" Not reliable on {TITLES[dataset]}, and in parentheses: {', '.join(dict.fromkeys(unsure))}."
+    return text.lstrip()
 
 
 def _against(ours: dict[str, Any], other: dict[str, Any]) -> str:
