@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from brute import enumerate_all, visible_states
 from irbm import RBM, InfiniteRBM
-from irbm.evaluation import ais, modes, partition
+from irbm.evaluation import ais, partition
 from irbm.evaluation import estimate as record
 from irbm.evaluation.estimate import Round, estimate, verdict
 from irbm.evaluation.paths import Base, Path
