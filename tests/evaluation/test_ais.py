@@ -10,7 +10,7 @@ from scipy.stats import chisquare
 
 from brute import enumerate_all, visible_states
 from irbm import RBM, InfiniteRBM
-from irbm.evaluation import ais, modes, partition
+from irbm.evaluation import ais, partition
 from irbm.evaluation import estimate as record
 from irbm.evaluation.estimate import Round, estimate, verdict
 from irbm.evaluation.paths import Base, Path
@@ -23,7 +23,7 @@ from machines import DEPTHS, as_machine, random_small
 @pytest.fixture(autouse=True)
 def modest_effort(monkeypatch):
     """Small machines need few chains and points."""
-    for name, value in {"CHAINS": 100, "FIRST_POINTS": 150, "SWEEPS": 50, "LADDER": 10}.items():
+    for name, value in {"CHAINS": {"cpu": 100}, "FIRST_POINTS": 150, "SWEEPS": 50, "LADDER": 10}.items():
         monkeypatch.setattr(record, name, value)
 
 
@@ -33,20 +33,28 @@ def path_of(depth, labels=0, pull=0.4, seed=0, n_hidden=3, scale=1.0):
     )
     machine = as_machine(small)
     bias_MD = torch.tensor([[0.3, -0.5, 0.1], [-2.0, 1.0, 0.4]], dtype=torch.float64)
-    base = Base(bias_MD, torch.tensor([0.3, 0.7], dtype=torch.float64).log())
+    answer_MK = torch.linspace(-2, 3, 2 * n_hidden, dtype=torch.float64).view(2, n_hidden)
+    base = Base(bias_MD, answer_MK, torch.tensor([0.3, 0.7], dtype=torch.float64).log())
     return small, Path("test", machine.selected(machine.order), base, pull=0.0 if depth == "fixed" else pull)
 
 
 def every_state(path):
-    """All (v, y) of a path with three visibles."""
+    """All (v, y, m) of a path with three visibles and two parts: m varies slowest, then y."""
     v = torch.tensor(visible_states(3))
     classes = max(path.machine.n_classes, 1)
-    y = torch.arange(classes).repeat_interleave(len(v)) if path.machine.n_classes else None
-    return path.states(v.repeat(classes, 1), y)
+    y = torch.arange(classes).repeat_interleave(len(v)).repeat(2) if path.machine.n_classes else None
+    return path.states(v.repeat(2 * classes, 1), y, torch.arange(2).repeat_interleave(classes * len(v)))
 
 
-def log_f(path, states, s):
-    return path.log_f(states, path.at(torch.tensor(s, dtype=torch.float64)))
+def log_f(path, states, tau):
+    return path.log_f(states, path.at(torch.tensor(tau, dtype=torch.float64)))
+
+
+def exact_samples(path, tau, n, noise):
+    states = every_state(path)
+    p = torch.softmax(log_f(path, states, tau), 0)
+    rows = torch.searchsorted(p.cumsum(0), noise(n)).clamp(max=len(p) - 1)
+    return path.states(states.v_BD[rows], None if states.y_B is None else states.y_B[rows], states.part_B[rows])
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -55,27 +63,38 @@ def log_f(path, states, s):
 def test_both_ends_of_a_path_are_what_they_claim(depth, labels, pull):
     small, path = path_of(depth, labels, pull)
     states = every_state(path)
-    assert torch.logsumexp(log_f(path, states, 0.0), 0).item() == pytest.approx(path.log_start(), abs=1e-12)
+    assert torch.logsumexp(log_f(path, states, 0.0), 0).item() == pytest.approx(0.0, abs=1e-12)
     truth = enumerate_all(small).joint_free_energy().T.ravel()
-    np.testing.assert_allclose(log_f(path, states, 1.0), -truth, rtol=1e-10)
+    over_parts = torch.logsumexp(log_f(path, states, 1.0).view(2, -1), 0)
+    np.testing.assert_allclose(over_parts, -truth, rtol=1e-10)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("labels", [0, 3])
+def test_a_path_starts_from_samples_of_its_first_point(depth, labels):
+    _, path = path_of(depth, labels)
+    p = log_f(path, every_state(path), 0.0).exp()
+    starts = path.start(20_000, uniform_noise(5, dtype=torch.float64))
+    assert chisquare(counts(path, starts), 20_000 * p.numpy()).pvalue > 1e-4
+
+
+def counts(path, states):
+    """How many chains are in each of ``every_state``."""
+    code = (states.v_BD.long() * torch.tensor([4, 2, 1])).sum(1) + (0 if states.y_B is None else 8 * states.y_B)
+    code = code + 8 * max(path.machine.n_classes, 1) * states.part_B
+    return torch.bincount(code, minlength=16 * max(path.machine.n_classes, 1)).numpy()
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("labels", [0, 2])
-@pytest.mark.parametrize("s", [0.0, 0.35, 0.85, 1.0])
-def test_moves_leave_every_point_of_the_path_invariant(depth, labels, s):
+@pytest.mark.parametrize("tau", [0.0, 0.35, 0.85, 1.0])
+def test_moves_leave_every_point_of_the_path_invariant(depth, labels, tau):
     _, path = path_of(depth, labels)
-    states = every_state(path)
-    p = torch.softmax(log_f(path, states, s), 0)
-    n = 40_000
+    p = torch.softmax(log_f(path, every_state(path), tau), 0)
     noise = uniform_noise(7, dtype=torch.float64)
-    rows = torch.searchsorted(p.cumsum(0), noise(n)).clamp(max=len(p) - 1)
-    chains = path.states(states.v_BD[rows], None if states.y_B is None else states.y_B[rows])
-    heat = path.at(torch.tensor(s, dtype=torch.float64))
-    after = path.step(chains, heat, heat, noise)[1]
-    code = (after.v_BD.long() * torch.tensor([4, 2, 1])).sum(1) + (0 if after.y_B is None else 8 * after.y_B)
-    counts = torch.bincount(code, minlength=len(p)).numpy()
-    assert chisquare(counts, n * p.numpy()).pvalue > 1e-4
+    heat = path.at(torch.tensor(tau, dtype=torch.float64))
+    after = path.step(exact_samples(path, tau, 40_000, noise), heat, heat, noise)[1]
+    assert chisquare(counts(path, after), 40_000 * p.numpy()).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -87,11 +106,8 @@ def test_forward_weights_average_to_z_even_on_a_short_path(depth):
     noise = uniform_noise(1, dtype=torch.float64)
     found = ais.forward(path, schedule, 20_000, noise)
     assert abs(math.expm1(found.value - log_z)) < 5 * found.stderr
-    states = every_state(path)
-    p = torch.softmax(log_f(path, states, 1.0), 0)
-    rows = torch.searchsorted(p.cumsum(0), noise(20_000)).clamp(max=len(p) - 1)
-    exact_samples = path.states(states.v_BD[rows], states.y_B[rows])
-    back = ais.reverse(path, schedule, exact_samples, noise)
+    samples = exact_samples(path, 1.0, 20_000, noise)
+    back = ais.reverse(path, schedule, path.of_machine(samples.v_BD, samples.y_B, noise), noise)
     assert abs(math.expm1(log_z - back.value)) < 5 * back.stderr
 
 
@@ -113,7 +129,7 @@ def test_tempering_samples_the_machine(depth):
     noise = uniform_noise(3, dtype=torch.float64)
     ladder = torch.linspace(0, 1, 5, dtype=torch.float64)
     tempered = temper(path, ladder, path.start(4000, noise), 40, 4000, noise)
-    p = torch.softmax(log_f(path, states, 1.0), 0).numpy()
+    p = torch.softmax(log_f(path, states, 1.0), 0).view(2, 8).sum(0).numpy()
     code = (tempered.states.v_BD.long() * torch.tensor([4, 2, 1])).sum(1)
     assert chisquare(torch.bincount(code, minlength=8).numpy(), 4000 * p).pvalue > 1e-4
     assert tempered.swap_rates.shape == (4,)
@@ -153,7 +169,7 @@ def test_a_trap_for_free_z_is_seen():
     """Free z stays with the noise and flatters the likelihood by many nats; the estimate of record must not."""
     machine = noise_trap()
     exact = partition.exact(machine).value
-    free = Path("naive", machine, modes.mixture(torch.full((1, 16), 0.5, dtype=torch.float64)))
+    free = Path("naive", machine, Base.usual(machine.visible_bias, machine.capacity))
     noise = uniform_noise(0, dtype=torch.float64)
     naive = ais.forward(free, torch.linspace(0, 1, 200, dtype=torch.float64), 50, noise)
     assert naive.value < exact - 5

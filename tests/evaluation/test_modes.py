@@ -129,7 +129,8 @@ def test_bases_are_mixtures(n_unique, dtype):
 
 def test_a_base_has_the_means_less_smoothing():
     means = torch.tensor([0.0, 0.3, 1.0], dtype=torch.float64)
-    base = modes.mixture(means[None])
+    machine = bimodal(Fixed())
+    base = modes.mixture(replace(machine, weights=machine.weights[:, :3]), means[None])
     torch.testing.assert_close(torch.sigmoid(base.bias_MD[0]), 0.95 * means + 0.025, rtol=0, atol=1e-12)
     assert base.log_share_M.tolist() == [0.0]
 
@@ -137,14 +138,16 @@ def test_a_base_has_the_means_less_smoothing():
 def test_shares_follow_the_weights_of_the_chains_that_started_there():
     """Two parts far apart: what comes of a chain is credited to the part it started from."""
     bias_MD = torch.stack([torch.full((D,), -4.0), torch.full((D,), 4.0)]).double()
-    base = Base(bias_MD, torch.tensor([0.5, 0.5], dtype=torch.float64).log())
-    path = Path("test", bimodal(Fixed()), base)
+    machine = bimodal(Fixed())
+    answer_MK = machine.activations(torch.sigmoid(bias_MD))
+    path = Path("test", machine, Base(bias_MD, answer_MK, torch.tensor([0.5, 0.5], dtype=torch.float64).log()))
     starts = path.start(50, noise_of(4))
     in_second = starts.v_BD.mean(1) > 0.5
     assert 0 < in_second.sum() < 50
     log_w_B = torch.where(in_second, math.log(3.0), 0.0).double()
     right = float(torch.softmax(log_w_B, 0)[in_second].sum())
-    for even in (0.1, 0.5):
-        shares = ais._reweighted(path, starts, log_w_B, even).base.log_share_M.exp()
-        assert shares.sum().item() == pytest.approx(1.0, abs=1e-12)
-        assert shares[1].item() == pytest.approx(even / 2 + (1 - even) * right, abs=1e-6)
+    ess = float(1 / (torch.softmax(log_w_B, 0) ** 2).sum())
+    shares = ais._reweighted(path, starts, log_w_B).base.log_share_M.exp()
+    assert shares.sum().item() == pytest.approx(1.0, abs=1e-12)
+    believed = (2 * 0.5 + ess * right) / (2 + ess)
+    assert shares[1].item() == pytest.approx(ais.EVEN_PARTS / 2 + (1 - ais.EVEN_PARTS) * believed, abs=1e-6)

@@ -23,17 +23,18 @@ def test_sums_and_samples_are_those_of_the_twin(kind, K, per_row, device):
 
     a_BK = 6 * torch.randn(B, K, generator=generator).to(device)
     beta_K = 1.4 * uniform(K)
+    answer_MK, part_B = 6 * torch.randn(3, K, generator=generator).to(device), torch.arange(B, device=device) % 3
     shape = (B,) if per_row else ()
     here, there = (Heat(uniform(*shape).double(), uniform(*shape).double()) for _ in range(2))
     key = Key(torch.tensor(7, dtype=torch.int64, device=device), 3)
-    found = annealing.annealed_sample(a_BK, beta_K, kind, TAIL, here, there, key)
+    found = annealing.annealed_sample(a_BK, answer_MK, part_B, beta_K, kind, TAIL, here, there, key)
     u_B, u_BK = fused.hidden_uniforms(B, K, *key, device)
-    wanted = ops.annealed_sample(a_BK, beta_K, kind, TAIL, here, there, u_B, u_BK)
+    wanted = ops.annealed_sample(a_BK, answer_MK, part_B, beta_K, kind, TAIL, here, there, u_B, u_BK)
     for log_sum, expected in zip(found[:2], wanted[:2], strict=True):
         torch.testing.assert_close(log_sum, expected, rtol=0, atol=2e-6 * K + 2e-6)
-    tau = there.tau[:, None] if per_row else there.tau
-    survival_BZ = ops.survival(ops.annealed_table(a_BK, beta_K, kind, TAIL, there))
+    there_BK = ops.heated(a_BK, answer_MK[part_B], there.tau)
+    survival_BZ = ops.survival(ops.annealed_table(there_BK, beta_K, kind, TAIL, there.kappa))
     at_an_edge = ((survival_BZ - u_B[:, None]).abs() < EDGE).any(1, keepdim=True)
-    at_an_edge = at_an_edge | ((torch.sigmoid(tau * a_BK) - u_BK).abs() < EDGE)
+    at_an_edge = at_an_edge | ((torch.sigmoid(there_BK) - u_BK).abs() < EDGE)
     assert not ((found[2] != wanted[2]) & ~at_an_edge).any()
     assert at_an_edge.all(1).sum() <= 2  # of eight rows

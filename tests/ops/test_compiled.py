@@ -324,16 +324,17 @@ def test_annealed_sums_and_samples_are_those_of_the_twin(kind, K, per_row):
         return torch.rand(shape, generator=generator)
 
     a_BK, beta_K = 6 * torch.randn(B, K, generator=generator), 1.4 * uniform(K)
+    answer_MK, part_B = 6 * torch.randn(3, K, generator=generator), torch.arange(B) % 3
     shape = (B,) if per_row else ()
     here, there = (Heat(uniform(*shape).double(), uniform(*shape).double()) for _ in range(2))
     u_B, u_BK = uniform(B), uniform(B, K)
-    found = compiled.annealed_sample(a_BK, beta_K, kind, tail, here, there, u_B, u_BK)
-    wanted = reference.annealed_sample(a_BK, beta_K, kind, tail, here, there, u_B, u_BK)
+    found = compiled.annealed_sample(a_BK, answer_MK, part_B, beta_K, kind, tail, here, there, u_B, u_BK)
+    wanted = reference.annealed_sample(a_BK, answer_MK, part_B, beta_K, kind, tail, here, there, u_B, u_BK)
     for log_sum, expected in zip(found[:2], wanted[:2], strict=True):
         torch.testing.assert_close(log_sum, expected, rtol=0, atol=2e-6 * K + 2e-6)
-    tau = there.tau[:, None] if per_row else there.tau
-    survival_BZ = reference.survival(reference.annealed_table(a_BK, beta_K, kind, tail, there))
+    there_BK = reference.heated(a_BK, answer_MK[part_B], there.tau)
+    survival_BZ = reference.survival(reference.annealed_table(there_BK, beta_K, kind, tail, there.kappa))
     at_an_edge = ((survival_BZ - u_B[:, None]).abs() < 1e-5).any(1, keepdim=True)
-    at_an_edge = at_an_edge | ((torch.sigmoid(tau * a_BK) - u_BK).abs() < 1e-5)
+    at_an_edge = at_an_edge | ((torch.sigmoid(there_BK) - u_BK).abs() < 1e-5)
     assert not ((found[2] != wanted[2]) & ~at_an_edge).any()
     assert at_an_edge.all(1).sum() <= 5  # of fifty rows

@@ -118,8 +118,7 @@ def sweep(case: Case, device: torch.device | str) -> Call:
 def annealing(D: int, l: int, n_chains: int, n_points: int, seed: int, device: torch.device | str) -> Call:
     """Annealed importance sampling along a short even schedule of ``n_points - 1`` steps."""
     machine = random_machine(D, l, seed, device)
-    even = torch.zeros(1, dtype=torch.float64, device=device)
-    path = Path("free", machine, Base(machine.visible_bias[None], even))
+    path = Path("free", machine, Base.usual(machine.visible_bias, machine.capacity))
     schedule = torch.linspace(0, 1, n_points, dtype=torch.float64, device=device)
     noise = uniform_noise(seed, 2, device=device)
 

@@ -15,11 +15,10 @@ from irbm.evaluation.paths import Path, States
 from irbm.ops.noise import KeyedStream, Noise
 from irbm.ops.reference import Heat
 
-PILOT_CHAINS = 128
 PILOT_POINTS = 256
 LEAST_RECORDED = 16  # steps for which recording pays
 EVEN_SHARE = 0.2  # of a schedule's points that are spread evenly, wherever the pilot saw no variance
-PILOT_EVEN, LATER_EVEN = 0.5, 0.1  # of a base that its parts share evenly, whatever an earlier run saw of them
+EVEN_PARTS = 0.1  # of a base that its parts share evenly, whatever an earlier run saw of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,8 +39,8 @@ def forward(path: Path, schedule: Tensor, n_chains: int, noise: Noise) -> Estima
     """From exact samples of the path's start to the machine."""
     starts = path.start(n_chains, noise)
     log_w_B, ends, _ = _anneal(path, schedule, starts, noise)
-    better = _reweighted(path, starts, log_w_B, LATER_EVEN)
-    return _estimate(path, len(schedule), path.log_start() + _log_mean(log_w_B), log_w_B, ends, better)
+    better = _reweighted(path, starts, log_w_B)
+    return _estimate(path, len(schedule), _log_mean(log_w_B), log_w_B, ends, better)
 
 
 def reverse(path: Path, schedule: Tensor, states: States, noise: Noise, family_B: Tensor | None = None) -> Estimate:
@@ -50,7 +49,7 @@ def reverse(path: Path, schedule: Tensor, states: States, noise: Noise, family_B
     Samples of one ``family_B`` come from the same chain: only families are independent of each other.
     """
     log_w_B, ends, _ = _anneal(path, schedule.flip(0), states, noise)
-    return _estimate(path, len(schedule), path.log_start() - _log_mean(log_w_B), log_w_B, ends, family_B=family_B)
+    return _estimate(path, len(schedule), -_log_mean(log_w_B), log_w_B, ends, family_B=family_B)
 
 
 def _anneal(path: Path, schedule: Tensor, states: States, noise: Noise) -> tuple[Tensor, States, Tensor]:
@@ -116,21 +115,25 @@ class Pilot(NamedTuple):
     estimate: Estimate
 
 
-def pilot(path: Path, noise: Noise) -> Pilot:
+def pilot(path: Path, n_chains: int, noise: Noise) -> Pilot:
     """A short run along even points, for the schedule and the base of the runs that count."""
     even = torch.linspace(0, 1, PILOT_POINTS, dtype=torch.float64, device=path.base.bias_MD.device)
-    states = path.start(PILOT_CHAINS, noise)
+    states = path.start(n_chains, noise)
     log_w_B, ends, density = _anneal(path, even, states, noise)
-    value = path.log_start() + _log_mean(log_w_B)
-    estimate = _estimate(path, PILOT_POINTS, value, log_w_B, ends)
-    return Pilot(_reweighted(path, states, log_w_B, PILOT_EVEN), density, estimate)
+    estimate = _estimate(path, PILOT_POINTS, _log_mean(log_w_B), log_w_B, ends)
+    return Pilot(_reweighted(path, states, log_w_B), density, estimate)
 
 
-def _reweighted(path: Path, starts: States, log_w_B: Tensor, even: float) -> Path:
-    """The path with the parts of its base weighted by what came of the chains that started there."""
-    part_BM = torch.softmax(path.base.log_share_M + starts.base_BM, dim=1)
-    share_M = torch.softmax(log_w_B, dim=0) @ part_BM
-    share_M = even / len(share_M) + (1 - even) * share_M
+def _reweighted(path: Path, starts: States, log_w_B: Tensor) -> Path:
+    """The path with the parts of its base weighted by what came of the chains that started there.
+
+    What was thought of a part before counts as much as one effective chain for each.
+    """
+    before_M, weight_B = path.base.log_share_M.exp(), torch.softmax(log_w_B, dim=0)
+    n_parts, ess = len(before_M), 1 / (weight_B**2).sum()
+    seen_M = torch.zeros_like(before_M).index_add_(0, starts.part_B, weight_B)
+    share_M = (n_parts * before_M + ess * seen_M) / (n_parts + ess)
+    share_M = EVEN_PARTS / n_parts + (1 - EVEN_PARTS) * share_M
     return replace(path, base=path.base._replace(log_share_M=torch.log(share_M)))
 
 

@@ -19,14 +19,15 @@ from irbm.evaluation.tempering import temper
 from irbm.models import Fixed, Machine
 from irbm.ops.noise import Noise, uniform_noise
 
-CHAINS = 400
+CHAINS = {"cpu": 400, "cuda": 1600}  # as many as a GPU carries in little more than the time of a few
+PILOT_SHARE = 3  # one in so many of them runs ahead, to set schedules
 FIRST_POINTS = 500
-DEFAULT_BUDGET = 8000  # points of the longest schedule with CHAINS chains, or as much work with more of them
+DEFAULT_BUDGET = 8000  # points of the longest schedule with the first number of chains, or as much work with more
 REFITS = 2  # rounds after which samples of the machine make new parts of the base
 ENOUGH_ESS = 1 / 3  # of the chains: from there on doubling them is worth more than doubling the points
 WORTH = 1.5  # by how much doubling the points must have bettered things to be done again
 KEPT_PATHS = 2  # that go on to longer schedules
-PULL = 1.0  # of the mean penalty: no unit can be worth leaving out
+PULL = 0.3  # of the mean penalty, which z pays for each unit that it leaves out
 ERRORS = 4.0  # standard errors on either side of an estimate; the value is the best of several
 LEAST_ESS = 20.0
 LEAST_POINTS = 100  # of a path that may be believed: on a shorter one both sides see little but the base
@@ -129,18 +130,19 @@ def _estimate(
 ) -> LogPartition:
     noise = uniform_noise(seed, FOR_STEPS, device=machine.weights.device, dtype=machine.weights.dtype)
     most = max(2, budget or DEFAULT_BUDGET)
-    n_points, n_chains = min(FIRST_POINTS, most), CHAINS
+    few = CHAINS[machine.weights.device.type]
+    n_points, n_chains = min(FIRST_POINTS, most), few
     rounds: list[Round] = []
     console = Console(stderr=True)
     with Progress(transient=True, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("ln Z: looking for modes", total=math.log2(most / n_points) + 2)
         found_BD = modes.hunt(machine, means_D, examples, noise)
         means_D = found_BD.mean(0) if means_D is None else means_D.to(machine.weights)
-        pilots = [ais.pilot(path, noise) for path in ensemble(machine, [found_BD], means_D, seed)]
+        pilots = [ais.pilot(path, few // PILOT_SHARE, noise) for path in ensemble(machine, [found_BD], means_D, seed)]
         tried = [p.path.name for p in pilots]
-        pilots = sorted(pilots, key=lambda p: p.estimate.value - p.estimate.stderr, reverse=True)[:KEPT_PATHS]
+        pilots = sorted(pilots, key=lambda p: _floor(p.estimate), reverse=True)[:KEPT_PATHS]
         bar.update(task, advance=1)
-        while n_points * n_chains <= most * CHAINS:
+        while n_points * n_chains <= most * few:
             rounds.append(_round(pilots, n_points, n_chains, examples, noise))
             bar.update(task, advance=1, description=f"ln Z in [{rounds[-1].lower:.2f}, {rounds[-1].upper:.2f}]")
             if rounds[-1].upper - rounds[-1].lower <= tol:
@@ -148,7 +150,7 @@ def _estimate(
             if len(rounds) <= REFITS:
                 kept = {p.path.name for p in pilots}
                 paths = ensemble(machine, [found_BD, rounds[-1].samples_BD], means_D, seed)
-                pilots = [ais.pilot(path, noise) for path in paths if path.name in kept]
+                pilots = [ais.pilot(path, few // PILOT_SHARE, noise) for path in paths if path.name in kept]
             else:
                 better = {e.path: e.better for e in rounds[-1].forward}
                 pilots = [p._replace(path=better[p.path.name]) for p in pilots]
@@ -175,7 +177,7 @@ def _longer_pays(rounds: list[Round]) -> bool:
 
 def ensemble(machine: Machine, sets: Sequence[Tensor], means_D: Tensor, seed: int) -> list[Path]:
     """Different ways to the same machine: a base of clusters of states or of means, z free or held deep."""
-    ways = [("clusters", modes.base_of(machine, sets, seed)), ("means", modes.mixture(means_D[None]))]
+    ways = [("clusters", modes.base_of(machine, sets, seed)), ("means", modes.mixture(machine, means_D[None]))]
     free = [Path(f"base of {name}", machine, base) for name, base in ways]
     if isinstance(machine.depth, Fixed):
         return free
@@ -216,20 +218,20 @@ def _resampled(path: Path, estimate: Estimate, n: int, noise: Noise) -> Starts:
     cdf = torch.softmax(estimate.log_weights, dim=0).cumsum(0)
     steps_B = (torch.arange(n, dtype=torch.float64, device=cdf.device) + noise(1).double()) / n
     rows = torch.searchsorted(cdf, steps_B).clamp(max=len(cdf) - 1)
-    return Starts(path.states(estimate.states.v_BD[rows], _at(estimate.states.y_B, rows)), rows)
+    return Starts(path.of_machine(estimate.states.v_BD[rows], _at(estimate.states.y_B, rows), noise), rows)
 
 
 def _from_examples(path: Path, examples: Tensor, n: int, noise: Noise) -> Starts:
     rows = (noise(n) * len(examples)).long().clamp(max=len(examples) - 1)
     v_BD = examples[rows.to(examples.device)].to(path.machine.weights)
     y_B = path.machine.log_prob_y(v_BD).argmax(1) if path.machine.n_classes else None
-    return Starts(path.states(v_BD, y_B), rows)
+    return Starts(path.of_machine(v_BD, y_B, noise), rows)
 
 
 def _mixed(path: Path, states: States, noise: Noise) -> States:
     """The same chains after some sweeps of the machine itself."""
     v_BD, y_B = path.machine.gibbs(states.v_BD, states.y_B, noise, SWEEPS)
-    return path.states(v_BD, y_B)
+    return path.of_machine(v_BD, y_B, noise)
 
 
 def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from irbm.evaluation.paths import Base
@@ -21,8 +20,9 @@ STARTS = 512
 SWEEPS = 100
 ASKED_SWEEPS = 20  # in which a unit goes on asking for its filter
 AT_ONCE = 1024  # states, so that memory is bounded
-PARTS = 16  # of the base for each set of states: clusters
-SINGLES = 8  # parts of the base about single states, those that the clusters serve worst
+PARTS = 16  # of the base for each set of states
+FITTING_STEPS = 20
+SINGLES = 8  # more of them about single states, those that the others serve worst
 SMOOTHING = 0.05  # of a fair coin in the means of each part
 
 
@@ -86,32 +86,45 @@ def _minus_free_energy(machine: Machine, v_BD: Tensor) -> Tensor:
 
 
 def base_of(machine: Machine, sets: Sequence[Tensor], seed: int) -> Base:
-    """A mixture with a part for each cluster of each set of states, and for single states that these would miss."""
-    clusters_MD = torch.cat([_cluster_means(states_BD, seed) for states_BD in sets])
-    singles_MD = _missed(machine, torch.cat(list(sets)), clusters_MD)
-    base = mixture(torch.cat([clusters_MD, singles_MD]))
-    return base._replace(bias_MD=base.bias_MD.to(machine.weights.dtype))
+    """A mixture fitted to each set of states, with more parts for single states that these would miss."""
+    fits = [_fitted(states_BD, seed) for states_BD in sets]
+    means_MD, share_M = (torch.cat(several) for several in zip(*fits, strict=True))
+    singles_SD = _missed(machine, torch.cat(list(sets)), means_MD, share_M / len(sets))
+    share_M = torch.cat([share_M, share_M.new_full((len(singles_SD),), len(sets) / len(means_MD))])
+    return mixture(machine, torch.cat([means_MD, singles_SD]), share_M / share_M.sum())
 
 
-def _cluster_means(states_BD: Tensor, seed: int) -> Tensor:
-    """(M, D), float64."""
-    n_parts = min(PARTS, len(torch.unique(states_BD, dim=0)))
-    clusters = KMeans(n_parts, n_init=1, random_state=seed).fit(states_BD.float().cpu().numpy())
-    return torch.from_numpy(clusters.cluster_centers_.astype(np.float64)).to(states_BD.device)
+def _fitted(states_BD: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    """Means (M, D) and shares (M,) of a mixture of independent visibles, by expectation and maximisation; float64.
+
+    Each part sees one state more, the mean of all, so that it keeps a width where few states are its own.
+    """
+    unique_UD = torch.unique(states_BD, dim=0)
+    rows = np.random.default_rng(seed).permutation(len(unique_UD))[:PARTS]
+    overall_D = states_BD.mean(0)
+    means_MD = (unique_UD[torch.from_numpy(rows).to(unique_UD.device)] + overall_D) / 2
+    share_M = means_MD.new_full((len(rows),), 1 / len(rows))
+    for _ in range(FITTING_STEPS):
+        part_BM = torch.softmax(torch.log(share_M) + _log_density(states_BD, means_MD), dim=1)
+        count_M = part_BM.sum(0)
+        share_M = (count_M + 1) / (count_M + 1).sum()
+        means_MD = (part_BM.T @ states_BD + overall_D) / (count_M[:, None] + 1)
+    return means_MD.double(), share_M.double() / share_M.double().sum()
 
 
-def _missed(machine: Machine, states_BD: Tensor, means_MD: Tensor) -> Tensor:
+def _missed(machine: Machine, states_BD: Tensor, means_MD: Tensor, share_M: Tensor) -> Tensor:
     """States, one after the other, that weigh most by what the parts so far make of them: (SINGLES, D), float64.
 
-    A narrow mode can be alone in its cluster, or in a broad one's company: its state is then a part of its own.
+    A narrow mode can be alone in its part, or in a broad one's company: its state is then a part of its own.
     """
     states_BD = torch.unique(states_BD, dim=0)
     minus_f_B, states_BD = _minus_free_energy(machine, states_BD), states_BD.double()
-    log_q_B = torch.logsumexp(_log_density(states_BD, means_MD), dim=1)
+    log_q_B = torch.logsumexp(torch.log(share_M) + _log_density(states_BD, means_MD), dim=1)
     missed = []
     for _ in range(min(SINGLES, len(states_BD))):
         missed.append(states_BD[(minus_f_B - log_q_B).argmax()])
-        log_q_B = torch.logaddexp(log_q_B, _log_density(states_BD, missed[-1][None])[:, 0])
+        log_single_B = _log_density(states_BD, missed[-1][None])[:, 0] - math.log(len(means_MD))
+        log_q_B = torch.logaddexp(log_q_B, log_single_B)
     return torch.stack(missed)
 
 
@@ -121,10 +134,14 @@ def _log_density(states_BD: Tensor, means_MD: Tensor) -> Tensor:
     return states_BD @ bias_MD.T - ops.softplus(bias_MD).sum(1)
 
 
-def mixture(means_MD: Tensor) -> Base:
-    """Parts with these means, and equal shares."""
-    shares_M = torch.full((len(means_MD),), -math.log(len(means_MD)), dtype=torch.float64, device=means_MD.device)
-    return Base(smoothed_log_odds(means_MD), shares_M)
+def mixture(machine: Machine, means_MD: Tensor, share_M: Tensor | None = None) -> Base:
+    """Parts with these means, and what the machine's hidden units, at any label, would answer to them."""
+    if share_M is None:
+        share_M = means_MD.new_full((len(means_MD),), 1 / len(means_MD), dtype=torch.float64)
+    bias_MD = smoothed_log_odds(means_MD)
+    answer = machine.activations(torch.sigmoid(bias_MD).to(machine.weights))
+    answer_MK = answer.mean(1) if machine.n_classes else answer
+    return Base(bias_MD.to(machine.weights.dtype), answer_MK, torch.log(share_M))
 
 
 def smoothed_log_odds(means: Tensor) -> Tensor:

@@ -1,20 +1,24 @@
 """Paths of distributions from one whose sum is known to the machine itself.
 
-A point s in [0, 1] of a path has a temperature tau and a pull kappa towards deep z, and weighs a state by
+A point tau in [0, 1] of a path weighs a state of the machine and a part m of the base by
 
-    ln f_s(v, y) = ln sum_m pi_m exp( (1 - tau) [b_m.v - sum_j softplus(b_mj)] ) + tau (b.v + d_y)
-                 + ln sum_z exp( sum_{i<=z} [softplus(tau a_i) - beta_i] - kappa max(l - z, 0) )
+    f(v, y, h, z, m) = pi_m Q_m(v, y, h, z)^(1 - tau) exp(-tau E(v, h, y, z))
+    ln Q_m = b_m.v + sum_{i<=z} (h_i a_mi - beta_i) - kappa max(l - z, 0) - L_m
 
-The base is a mixture of independent visibles with biases b_m. At s = 0 (tau = 0) the sum over all states is known;
-at s = 1 (tau = 1, kappa = 0) it is Z. A path with a pull heats z last: it raises tau at full pull, then lets the
-pull go, because with z free the chains of a deep machine are caught where z is small and v is noise.
+Q_m is a distribution of its own: independent visibles with biases b_m, any label, and hidden units with the activations
+a_m that the part's means ask for, with or without a pull kappa towards deep z. L_m makes it sum to 1, so that f does
+at tau = 0; at tau = 1 the sum is Z. As both sides of a part are about what the machine makes of its mode, chains need
+neither leave the mode nor raise z on their way. Summed over h and z:
 
-Shapes: B chains, K = l hidden units, D visible units, M parts of the base, Z = K + 1 values of z. ``s`` is a scalar
-or (B,).
+    ln f(v, y, m) = ln pi_m + (1 - tau) (b_m.v - L_m) + tau (b.v + d_y)
+                  + ln sum_z exp( sum_{i<=z} [softplus((1-tau) a_mi + tau a_i) - beta_i] - (1-tau) kappa max(l-z, 0) )
+
+Shapes: B chains, K = l hidden units, D visible units, M parts of the base. ``tau`` is a scalar or (B,).
 """
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -26,19 +30,18 @@ from irbm.ops import reference as ops
 from irbm.ops.noise import Noise
 from irbm.ops.reference import Heat
 
-RELAXED_FROM = 0.7  # where a path with a pull has reached tau = 1 and begins to let the pull go
-
 
 class Base(NamedTuple):
-    """A mixture of distributions of independent visibles."""
+    """A mixture of distributions of independent visibles and hidden units."""
 
     bias_MD: Tensor
+    answer_MK: Tensor  # activations
     log_share_M: Tensor  # ln pi_m, float64
 
-    @property
-    def log_sum_M(self) -> Tensor:
-        """ln sum_v e^{b_m.v}, float64."""
-        return ops.softplus(self.bias_MD.double()).sum(1)
+    @classmethod
+    def usual(cls, bias_D: Tensor, n_hidden: int) -> "Base":
+        """A single part whose hidden units are fair coins, so that a path to the machine heats its activations."""
+        return cls(bias_D[None], bias_D.new_zeros(1, n_hidden), bias_D.new_zeros(1, dtype=torch.float64))
 
 
 class States(NamedTuple):
@@ -46,34 +49,35 @@ class States(NamedTuple):
 
     v_BD: Tensor
     y_B: Tensor | None
+    part_B: Tensor
     activations_BK: Tensor
-    base_BM: Tensor  # ln p(v | m)
+    base_BM: Tensor  # b_m.v - L_m
     own_B: Tensor  # b.v + d_y
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """From a mixture of independent visibles to the machine, whose units must be stored in their order, unpadded."""
+    """From a mixture to the machine, whose units must be stored in their order, unpadded."""
 
     name: str
     machine: Machine
     base: Base
     pull: float = 0.0
 
-    def at(self, s: Tensor) -> Heat:
-        """(tau, kappa) at the point s."""
-        if not self.pull:
-            return Heat(s, torch.zeros_like(s))
-        tau = (s / RELAXED_FROM).clamp(max=1.0)
-        return Heat(tau, self.pull * ((1 - s) / (1 - RELAXED_FROM)).clamp(max=1.0))
+    def at(self, tau: Tensor) -> Heat:
+        """(tau, kappa) at a point."""
+        return Heat(tau, self.pull * (1 - tau))
 
-    def log_start(self) -> float:
-        """ln of the sum of f_0 over all states."""
-        heat = self.at(torch.zeros((), dtype=torch.float64, device=self.base.bias_MD.device))
-        nothing_1K = torch.zeros(1, self.machine.capacity, dtype=torch.float64, device=self.base.bias_MD.device)
-        t_Z = ops.annealed_table(nothing_1K, *self._depth(), heat)
-        classes = self.machine.n_classes
-        return float(torch.logsumexp(t_Z, dim=1)) + (math.log(classes) if classes else 0.0)
+    @cached_property
+    def log_sum_M(self) -> Tensor:
+        """L_m, the ln of the sum of what a part weighs all states by: (M,), float64."""
+        pull = self.base.log_share_M.new_tensor(self.pull)
+        hidden_M = torch.logsumexp(ops.annealed_table(self.base.answer_MK, *self._depth(), pull), dim=1)
+        return self.machine.visible.log_normaliser(self.base.bias_MD) + hidden_M + math.log(max(self._classes, 1))
+
+    @property
+    def _classes(self) -> int:
+        return self.machine.n_classes
 
     def _depth(self) -> tuple[Tensor, ops.Kind, float]:
         depth = self.machine.depth
@@ -83,45 +87,53 @@ class Path:
 
     def start(self, n: int, noise: Noise) -> States:
         """Exact samples of the path's first point."""
-        part_B = ops.sample_categorical(self.base.log_share_M.expand(n, -1), noise(n))
+        part_B = self._any_part(n, noise)
         v_BD = ops.sample_bernoulli(self.base.bias_MD[part_B], noise(n, self.machine.n_visible))
-        classes = self.machine.n_classes
-        return self.states(v_BD, (noise(n) * classes).long() if classes else None)
+        return self.states(v_BD, (noise(n) * self._classes).long() if self._classes else None, part_B)
 
-    def states(self, v_BD: Tensor, y_B: Tensor | None) -> States:
+    def of_machine(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise) -> States:
+        """Samples of the machine as states of the path's last point, where parts mean nothing any more."""
+        return self.states(v_BD, y_B, self._any_part(len(v_BD), noise))
+
+    def _any_part(self, n: int, noise: Noise) -> Tensor:
+        return ops.sample_categorical(self.base.log_share_M.expand(n, -1), noise(n))
+
+    def states(self, v_BD: Tensor, y_B: Tensor | None, part_B: Tensor) -> States:
         machine = self.machine
         linear = (v_BD @ torch.cat([self.base.bias_MD, machine.visible_bias[None]]).T).double()
         own_B = linear[:, -1]
         if machine.label_bias is not None and y_B is not None:
             own_B = own_B + machine.label_bias.double()[y_B]
-        return States(v_BD, y_B, machine.activations(v_BD, y_B), linear[:, :-1] - self.base.log_sum_M, own_B)
+        return States(v_BD, y_B, part_B, machine.activations(v_BD, y_B), linear[:, :-1] - self.log_sum_M, own_B)
 
     def log_f(self, states: States, heat: Heat) -> Tensor:
-        """ln f_s of the states: (B,), float64."""
-        t_BZ = ops.annealed_table(states.activations_BK, *self._depth(), heat)
-        return self._log_rest(states, heat) + torch.logsumexp(t_BZ, dim=1)
+        """ln f of the states, their h and z summed out: (B,), float64."""
+        a_BK = ops.heated(states.activations_BK, self.base.answer_MK[states.part_B], heat.tau)
+        t_BZ = ops.annealed_table(a_BK, *self._depth(), heat.kappa)
+        return self._log_rest(states, heat.tau) + torch.logsumexp(t_BZ, dim=1)
 
-    def _log_rest(self, states: States, heat: Heat) -> Tensor:
-        """ln f_s but for the sum over z."""
-        return torch.logsumexp(self._parts(states, heat), dim=1) + heat.tau * states.own_B
-
-    def _parts(self, states: States, heat: Heat) -> Tensor:
-        """ln of the weight of each part of the base: (B, M)."""
-        return self.base.log_share_M + (1 - _column(heat.tau)) * states.base_BM
+    def _log_rest(self, states: States, tau: Tensor) -> Tensor:
+        """ln f but for the sum over z."""
+        base_B = states.base_BM.gather(1, states.part_B[:, None])[:, 0]
+        return self.base.log_share_M[states.part_B] + (1 - tau) * base_B + tau * states.own_B
 
     def step(self, states: States, here: Heat, there: Heat, noise: Noise) -> tuple[Tensor, States]:
         """ln f_there - ln f_here of the states, (B,), and the states after a Gibbs sweep that keeps f_there."""
-        machine, a_BK = self.machine, states.activations_BK
-        log_here_B, log_there_B, h_BK = dispatch.annealed_sample(a_BK, *self._depth(), here, there, noise)
-        gain_B = log_there_B + self._log_rest(states, there) - log_here_B - self._log_rest(states, here)
-        tau = _column(there.tau).to(h_BK.dtype)
-        part_B = ops.sample_categorical(self._parts(states, there), noise(len(h_BK)))
-        field_BD = (1 - tau) * self.base.bias_MD[part_B] + tau * machine.visible_field(h_BK)
+        machine, base, n = self.machine, self.base, len(states.v_BD)
+        log_here_B, log_there_B, h_BK = dispatch.annealed_sample(
+            states.activations_BK, base.answer_MK, states.part_B, *self._depth(), here, there, noise
+        )
+        gain_B = log_there_B + self._log_rest(states, there.tau) - log_here_B - self._log_rest(states, here.tau)
+        tau = _column(there.tau)
+        log_part_BM = (1 - tau) * (states.base_BM + (h_BK @ base.answer_MK.T).double()) + base.log_share_M
+        part_B = ops.sample_categorical(log_part_BM, noise(n))
+        tau = tau.to(h_BK.dtype)
+        field_BD = (1 - tau) * base.bias_MD[part_B] + tau * machine.visible_field(h_BK)
         v_BD = machine.visible.sample(field_BD, noise)
         y_B = states.y_B
         if y_B is not None:
-            y_B = ops.sample_categorical(tau * machine.label_field(h_BK), noise(len(v_BD)))
-        return gain_B, self.states(v_BD, y_B)
+            y_B = ops.sample_categorical(tau * machine.label_field(h_BK), noise(n))
+        return gain_B, self.states(v_BD, y_B, part_B)
 
 
 def _column(value: Tensor) -> Tensor:

@@ -26,28 +26,26 @@ def temper(path: Path, points_R: Tensor, start: States, n_sweeps: int, n_samples
     """
     n, n_points = len(start.v_BD), len(points_R)
     heat_B = path.at(points_R.repeat_interleave(n))
-    states = _joined(path, [start] * n_points)
+    states = _joined([start] * n_points)
     accepted = torch.zeros(n_points - 1, dtype=torch.float64, device=points_R.device)
     moments = torch.linspace(n_sweeps / 2, n_sweeps - 1, -(-n_samples // n)).round().tolist()
     taken: list[States] = []
     for sweep in range(n_sweeps):
         states = path.step(states, heat_B, heat_B, noise)[1]
-        states = _joined(path, [path.start(n, noise), _part(states, slice(n, None))])
+        states = _joined([path.start(n, noise), _part(states, slice(n, None))])
         states, swapped = _swap(path, states, points_R, sweep % 2, noise)
         accepted += swapped
         taken += [_part(states, slice(-n, None))] * moments.count(sweep)
     column_B = torch.arange(n, device=points_R.device).repeat(len(taken))[:n_samples]
-    return Tempered(_part(_joined(path, taken), slice(n_samples)), column_B, accepted * 2 / n_sweeps)
+    return Tempered(_part(_joined(taken), slice(n_samples)), column_B, accepted * 2 / n_sweeps)
 
 
 def _part(states: States, rows: slice | Tensor) -> States:
     return States(*(None if t is None else t[rows] for t in states))  # type: ignore[arg-type]
 
 
-def _joined(path: Path, parts: list[States]) -> States:
-    v_BD = torch.cat([p.v_BD for p in parts])
-    y_B = torch.cat([p.y_B for p in parts if p.y_B is not None]) if path.machine.n_classes else None
-    return path.states(v_BD, y_B)
+def _joined(several: list[States]) -> States:
+    return States(*(None if tensors[0] is None else torch.cat(tensors) for tensors in zip(*several, strict=True)))  # type: ignore[arg-type]
 
 
 def _swap(path: Path, states: States, points_R: Tensor, parity: int, noise: Noise) -> tuple[States, Tensor]:

@@ -34,7 +34,7 @@ NAIVE_POINTS, NAIVE_CHAINS = 1000, 100
 def naive(machine: Machine, bias_D: Tensor, n_points: int, n_chains: int, seed: int) -> dict[str, float]:
     """What is usually done: z free, one base, an even schedule, and no look from the other side."""
     machine = machine.selected(machine.order[: int(machine.size)]).to(dtype=torch.float32)
-    base = Base(bias_D.to(machine.weights)[None], torch.zeros(1, dtype=torch.float64, device=machine.weights.device))
+    base = Base.usual(bias_D.to(machine.weights), machine.capacity)
     schedule = torch.linspace(0, 1, n_points, dtype=torch.float64, device=machine.weights.device)
     noise = uniform_noise(seed, 0, device=machine.weights.device)
     found = ais.forward(Path("z free", machine, base), schedule, n_chains, noise)

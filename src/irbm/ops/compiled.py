@@ -536,9 +536,9 @@ def sample_bernoulli(field_BD: Tensor, u_BD: Tensor) -> Tensor:
 
 
 @_jit
-def _scaled(a_K, tau, scaled_K):
+def _heated(a_K, answer_K, tau, heated_K):
     for i in range(len(a_K)):
-        scaled_K[i] = tau * a_K[i]
+        heated_K[i] = tau * a_K[i] + (ONE - tau) * answer_K[i]
 
 
 @_jit
@@ -568,20 +568,20 @@ def _log_sum(gain_K, kind, tail, kappa, t_K, w_K, deeper_K):
 
 @_jit
 def _annealed_sample_rows(
-    first, last, a_BK, beta_K, kind, tail, tau_2B, kappa_2B, u_B, u_BK, position_K, log_2B, h_BK
+    first, last, a_BK, answer_MK, part_B, beta_K, kind, tail, tau_2B, kappa_2B, u_B, u_BK, position_K, log_2B, h_BK
 ):  # fmt: skip
     K = a_BK.shape[1]
     single_4K, double_2K = np.empty((4, K), np.float32), np.empty((2, K), np.float64)
-    scaled_K, small_K, gain_K, w_K = single_4K[0], single_4K[1], single_4K[2], single_4K[3]
+    heated_K, small_K, gain_K, w_K = single_4K[0], single_4K[1], single_4K[2], single_4K[3]
     t_K, deeper_K = double_2K[0], double_2K[1]
     for b in range(first, last):
         beyond = 0.0
         for point in range(2):
-            _scaled(a_BK[b], F32(tau_2B[point, b]), scaled_K)
-            _activity(scaled_K, beta_K, small_K, gain_K)
+            _heated(a_BK[b], answer_MK[part_B[b]], F32(tau_2B[point, b]), heated_K)
+            _activity(heated_K, beta_K, small_K, gain_K)
             log_2B[point, b], beyond = _log_sum(gain_K, kind, tail, kappa_2B[point, b], t_K, w_K, deeper_K)
         z = K if kind == FIXED else _inverted(deeper_K, beyond, u_B[b])
-        _switch(small_K, scaled_K, u_BK[b], position_K, z, h_BK[b])
+        _switch(small_K, heated_K, u_BK[b], position_K, z, h_BK[b])
 
 
 def _annealed_sample_parts(n, parts, *rest):
@@ -593,8 +593,9 @@ _annealed_sample = _Kernel(_annealed_sample_rows, _annealed_sample_parts)
 
 
 def annealed_sample(
-    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat, u_B: Tensor, u_BK: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+    a_BK: Tensor, answer_MK: Tensor, part_B: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat,
+    u_B: Tensor, u_BK: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """ln sum_z e^t at two points of a path, (B,) each, float64, and h (B, K) sampled at the second."""
     a = _array(a_BK)
     B, K = a.shape
@@ -604,8 +605,8 @@ def annealed_sample(
     )
     log_2B, h_BK = np.empty((2, B)), np.empty_like(a)
     _annealed_sample(
-        4 * a.size, B, a, _array(beta_K), KINDS[kind], tail, tau_2B, kappa_2B, _array(u_B), _array(u_BK),
-        np.arange(K, dtype=np.int32), log_2B, h_BK,
+        4 * a.size, B, a, _array(answer_MK), _array(part_B), _array(beta_K), KINDS[kind], tail, tau_2B, kappa_2B,
+        _array(u_B), _array(u_BK), np.arange(K, dtype=np.int32), log_2B, h_BK,
     )  # fmt: skip
     return torch.from_numpy(log_2B[0]), torch.from_numpy(log_2B[1]), torch.from_numpy(h_BK)
 

@@ -75,13 +75,15 @@ def bernoulli_sample(field_BD: Tensor, noise: Noise) -> Tensor:
 
 
 def annealed_sample(
-    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat, noise: Noise
-) -> tuple[Tensor, Tensor, Tensor]:
-    """ln sum_z e^t at two points of a path, and h sampled at the second, from activations."""
+    a_BK: Tensor, answer_MK: Tensor, part_B: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat,
+    noise: Noise,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """ln sum_z e^t at two points of a path, and h sampled at the second, from activations and those of the base."""
+    machine = (a_BK, answer_MK, part_B, beta_K, kind, tail)
     if has_kernels(a_BK) and isinstance(noise, KeyedStream):
-        return annealing.annealed_sample(a_BK, beta_K, kind, tail, here, there, noise.next_key())
+        return annealing.annealed_sample(*machine, here, there, noise.next_key())
     sample = compiled.annealed_sample if compiled.runs_on(a_BK) else reference.annealed_sample
-    return sample(a_BK, beta_K, kind, tail, here, there, noise(len(a_BK)), noise(*a_BK.shape))
+    return sample(*machine, here, there, noise(len(a_BK)), noise(*a_BK.shape))
 
 
 def label_scores(

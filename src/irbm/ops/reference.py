@@ -124,7 +124,7 @@ def hidden_reach(
 
 
 class Heat(NamedTuple):
-    """A point of an annealing path: how much of each activation counts, and how z is drawn towards l.
+    """A point of an annealing path: how much an activation follows the state, and how z is drawn towards l.
 
     Scalars or (B,), float64.
     """
@@ -133,30 +133,41 @@ class Heat(NamedTuple):
     kappa: Tensor
 
 
-def annealed_table(a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, heat: Heat) -> Tensor:
-    """The z-table of gains softplus(tau a_i) - beta_i, less kappa max(l - z, 0): (B, K+1), float64.
+def heated(a_BK: Tensor, answer_BK: Tensor, tau: Tensor) -> Tensor:
+    """(1 - tau) of the activations that a base has, and tau of those that the state asks for: (B, K)."""
+    tau = _column(tau).to(a_BK.dtype)
+    return tau * a_BK + (1 - tau) * answer_BK
+
+
+def annealed_table(a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, kappa: Tensor) -> Tensor:
+    """The z-table of gains softplus(a_i) - beta_i, less kappa max(l - z, 0): (B, K+1), float64.
 
     Units are stored in their order, and K = l.
     """
     K = a_BK.shape[-1]
-    gain_BK = softplus(_column(heat.tau).to(a_BK.dtype) * a_BK) - beta_K
+    gain_BK = softplus(a_BK) - beta_K
     t_BZ = depth_table(gain_BK, torch.tensor(K, device=a_BK.device), kind, tail)
     if kind == "fixed":
         return t_BZ
     shortfall_Z = torch.arange(K - 1, -2, -1, device=a_BK.device, dtype=torch.float64).clamp(min=0)
-    return t_BZ - _column(heat.kappa) * shortfall_Z
+    return t_BZ - _column(kappa) * shortfall_Z
 
 
 def annealed_sample(
-    a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat, u_B: Tensor, u_BK: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """ln sum_z e^t at two points of a path, (B,) each, float64, and h (B, K) sampled at the second."""
-    log_here_B = torch.logsumexp(annealed_table(a_BK, beta_K, kind, tail, here), dim=-1)
-    t_BZ = annealed_table(a_BK, beta_K, kind, tail, there)
+    a_BK: Tensor, answer_MK: Tensor, part_B: Tensor, beta_K: Tensor, kind: Kind, tail: float, here: Heat, there: Heat,
+    u_B: Tensor, u_BK: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """ln sum_z e^t at two points of a path, (B,) each, float64, and h (B, K) sampled at the second.
+
+    A row's base has the activations ``answer_MK[part_B]``.
+    """
+    here_BK, there_BK = (heated(a_BK, answer_MK[part_B], heat.tau) for heat in (here, there))
+    log_here_B = torch.logsumexp(annealed_table(here_BK, beta_K, kind, tail, here.kappa), dim=-1)
+    t_BZ = annealed_table(there_BK, beta_K, kind, tail, there.kappa)
     log_there_B = torch.logsumexp(t_BZ, dim=-1)
     z_B = sample_z(survival(t_BZ), u_B)
     position_K = torch.arange(a_BK.shape[-1], device=a_BK.device)
-    return log_here_B, log_there_B, sample_hidden(_column(there.tau).to(a_BK.dtype) * a_BK, position_K, z_B, u_BK)
+    return log_here_B, log_there_B, sample_hidden(there_BK, position_K, z_B, u_BK)
 
 
 def _column(value: Tensor) -> Tensor:
