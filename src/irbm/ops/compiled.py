@@ -119,6 +119,7 @@ if hasattr(os, "register_at_fork"):
 F32 = np.float32
 LOG2_E = F32(1.4426950408889634)
 LN2_HIGH, LN2_LOW = F32(0.693359375), F32(-2.12194440e-4)  # the first has few bits: n times it is exact
+LARGEST = float(np.finfo(np.float32).max)
 LOWEST = F32(-87.0)  # below it exp leaves the normal range
 ONE, ZERO, NEGLIGIBLE32 = F32(1.0), F32(0.0), F32(NEGLIGIBLE)
 
@@ -812,13 +813,18 @@ def update_weights_(
 
     Changes the parameter and its sum of squares. Rows younger than ``warm_up`` move at the plain rate.
     """
-    rate = F32(lr)
-    threshold = F32(rate * F32(l1)) if l1 else ZERO  # a rate beyond float32 is infinite, and so no factor of 0
+    rate = _rate(lr)
+    threshold = F32(rate * F32(l1)) if l1 else ZERO  # an infinite rate is no factor of 0
     _update(
         parameter_KD.numel(), parameter_KD.shape[0], parameter_KD.numpy(), _array(gradient_KD), squares_KD.numpy(),
         _array(age_K), warm_up,
         rate, threshold, F32(l2), F32(np.inf if max_norm is None else max_norm), F32(epsilon),
     )  # fmt: skip
+
+
+def _rate(lr: float) -> np.float32:
+    """Infinite beyond float32: the trainer finds parameters that ran away, and no warning comes before it."""
+    return F32(lr if lr <= LARGEST else np.inf)
 
 
 @_jit
@@ -844,7 +850,7 @@ def update_biases_(
     Hidden biases follow the ages of their units as weights do, so these must have had their turn already.
     """
     _update_biases(
-        *(t.numpy() for t in (*hidden, *visible, age_K)), int(size), step.numpy().reshape(1), F32(lr), warm_up,
+        *(t.numpy() for t in (*hidden, *visible, age_K)), int(size), step.numpy().reshape(1), _rate(lr), warm_up,
         F32(epsilon),
     )  # fmt: skip
 
