@@ -25,11 +25,10 @@ def small(monkeypatch):
     torch.set_num_threads(1)
     monkeypatch.setitem(cases.CASES, "cpu", SMALL)
     monkeypatch.setattr(cases, "SCALING", {"l": (3, 5), "k": (1, 2)})
-    monkeypatch.setattr(cases, "EPOCH", 2)
+    monkeypatch.setattr(cases, "EPOCH", {"cpu": 2})
     monkeypatch.setattr(timing, "SETTLED", 0.0)
-    monkeypatch.setattr(cases, "GROWTH_STEPS", 40)
+    monkeypatch.setattr(cases, "GROWTH_STEPS", {"cpu": 40})
     monkeypatch.setattr(steps, "HELD_SIZES", 3)
-    monkeypatch.setattr(steps, "HELD_STEPS", 64)
     monkeypatch.setattr(cases, "ANNEALING_CHAINS", 4)
     yield
     torch.set_num_threads(before)
@@ -40,9 +39,9 @@ def result():
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(cases.CASES, "cpu", SMALL)
         patch.setattr(cases, "SCALING", {"l": (3, 5), "k": (1, 2)})
-        patch.setattr(cases, "GROWTH_STEPS", 40)
+        patch.setattr(cases, "EPOCH", {"cpu": 2})
+        patch.setattr(cases, "GROWTH_STEPS", {"cpu": 40})
         patch.setattr(steps, "HELD_SIZES", 3)
-        patch.setattr(steps, "HELD_STEPS", 64)
         patch.setattr(timing, "SETTLED", 0.0)
         patch.setattr(cases, "ANNEALING_CHAINS", 4)
         return json.loads(json.dumps(cases.run("cpu", scaling=True, repetitions=2, seed=3)))
@@ -103,28 +102,28 @@ class TestWhatIsTimed:
     def test_growth_is_timed_against_the_sizes_it_went_through(self, monkeypatch):
         """By a clock that ticks once for each unit of a step: held machines of the same sizes take as long."""
         held, seconds = [], [0.0]
-        real_step, real_trainer = steps.Trainer.step, steps.trainer
+        real_step, real_trainer = steps.Trainer.step, steps._trainer
 
         def step(self, rows):
             real_step(self, rows)
             seconds[0] += float(self.machine.size)
 
-        def trainer(case, *rest, grows=False):
-            held.extend([] if grows else [case.l])
-            return real_trainer(case, *rest, grows=grows)
+        def trainer(case, *rest, most):
+            held.extend([] if most is None else [case.l])
+            return real_trainer(case, *rest, most=most)
 
         monkeypatch.setattr(steps.Trainer, "step", step)
-        monkeypatch.setattr(steps, "trainer", trainer)
+        monkeypatch.setattr(steps, "_trainer", trainer)
         monkeypatch.setattr(time, "perf_counter", lambda: seconds[0])
-        grown = steps.growth(Case(12, 6, 20, 1), 80, 2, 0, "cpu")
-        assert grown["first_size"] == 1 == held[0]
-        assert grown["last_size"] > 1
-        assert grown["last_size"] == held[-1]
+        grown = steps.growth(Case(200, 6, 20, 1), 80, 2, 0, "cpu")
+        assert grown["first_size"] == 1 < held[0]
+        assert grown["last_size"] > held[-1] > 32
+        assert len(grown["capacities"]) > 1
         assert held == sorted(held)
         assert len(held) == 3
-        assert grown["steps"] == 128  # where the last segment of 160 steps began
-        assert grown["held"] == sum(held) / 3
-        assert grown["growing"] == pytest.approx(grown["held"], rel=0.2)
+        assert grown["steps"] == 160
+        assert grown["held"] == pytest.approx(sum(held) / 3)
+        assert grown["growing"] == pytest.approx(grown["held"], rel=0.1)
 
     def test_the_plain_peer_learns(self):
         """Its mean activity moves to the data's: it is a working RBM, not a sketch of one."""
@@ -180,7 +179,17 @@ class TestErrors:
 
 class TestResult:
     def test_fields(self, result):
-        assert {"commit", "device", "threads", "versions", "date", "seed", "hardware", "load_average"} <= set(result)
+        assert {
+            "commit",
+            "device",
+            "threads",
+            "versions",
+            "date",
+            "seed",
+            "hardware",
+            "load_average",
+            "environment",
+        } <= set(result)
         assert {"python", "torch", "numpy", "scikit-learn"} <= set(result["versions"])
         assert result["seed"] == 3
         assert [row["name"] for row in result["steps"]] == [case.name for case in SMALL]

@@ -12,6 +12,7 @@ from scipy.stats import chi2, kstest
 
 from irbm.models import Fixed, Infinite, Machine, Ordered
 from irbm.ops import compiled, dispatch, reference
+from irbm.ops.kernels import Key
 from irbm.ops.noise import CountedStream, Stream, stream
 from irbm.ops.reference import Heat
 
@@ -120,6 +121,106 @@ class TestExtremes:
         assert (on > 0).any()
 
 
+SAMPLED = [pytest.param(False, id="exact"), pytest.param(True, id="sampled")]
+
+
+@needs_numba
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("sampled", SAMPLED)
+@pytest.mark.parametrize(("B", "l", "K"), SIZES)
+@pytest.mark.parametrize("depth", DEPTHS, ids=NAMES)
+def test_phases_are_the_reach_weighed(depth, B, l, K, sampled, threads, use_threads, monkeypatch):
+    """Against what dispatch makes of the reference operations in float64."""
+    use_threads(threads)
+    a_BK, order_K, beta_K, *rest = hidden_input(depth, B, l, K, seed=11)
+    u_B, share_B = uniforms(B, seed=12), uniforms(B, seed=13) - 0.5
+    on, reach, z_B, mode_B = compiled.phases(
+        a_BK, order_K, beta_K, *rest, u_B, share_B, sampled=sampled, sloped=depth.sloped
+    )
+    exact = (a_BK.double(), order_K, beta_K.double(), *rest, share_B.double())
+    expected = dispatch.phases(*exact, lambda *_: u_B.double(), sampled=sampled, sloped=depth.sloped)
+    torch.testing.assert_close(on.double(), expected.on_RK, rtol=4e-5, atol=1e-15)
+    assert (reach is None) == (not depth.sloped)
+    if reach is not None:
+        torch.testing.assert_close(reach.double(), expected.reach_RK, rtol=4e-5, atol=1e-15)
+    assert torch.equal(z_B, expected.z_R)
+    assert torch.equal(mode_B, expected.mode_R)
+    assert (on[:, l:] == 0).all()
+
+
+@needs_numba
+class TestOwnDraws:
+    """A key gives what the uniforms written out for it give, bit by bit, on any number of threads."""
+
+    @pytest.mark.parametrize(("B", "l", "K"), SIZES)
+    @pytest.mark.parametrize("depth", DEPTHS[:3], ids=NAMES[:3])
+    def test_hidden_side(self, depth, B, l, K, use_threads):
+        given, key = hidden_input(depth, B, l, K, seed=5), Key(2**60 + 7, 3)
+        u_B, u_BK = compiled.row_uniforms(B, K, *key)
+        z_B, h_BK = compiled.hidden_sample(*given, u_B, u_BK)
+        options = {"sampled": False, "sloped": True}
+        phases = compiled.phases(*given, u_B, torch.ones(B), **options)
+        for threads in (1, 2):
+            use_threads(threads)
+            drawn = compiled.hidden_sample_keyed(*given, *key)
+            assert torch.equal(drawn[0], z_B)
+            assert torch.equal(drawn[1], h_BK)
+            for ours, expected in zip(compiled.phases(*given, key, torch.ones(B), **options), phases, strict=True):
+                assert torch.equal(ours, expected)
+
+    @pytest.mark.parametrize("shape", [(1, 1), (5, 63), (100, 784)])
+    def test_visible_side(self, shape, use_threads):
+        field, key = torch.randn(shape, generator=torch.Generator().manual_seed(2)), Key(11, 4)
+        expected = compiled.sample_bernoulli(field, compiled.row_uniforms(*shape, *key)[1])
+        for threads in (1, 2):
+            use_threads(threads)
+            assert torch.equal(compiled.sample_bernoulli(field, key), expected)
+
+    def test_against_philox_in_whole_numbers(self):
+        key, call = 0x299F31D0A4093822, 0x85A308D3
+        words = key & 0xFFFFFFFF, key >> 32
+        u_B, u_BK = compiled.row_uniforms(3, 10, key, call)  # ten units take three counters
+        for row in range(3):
+            counters = np.array([philox((q, call, row, 0), words, rounds=7) for q in range(3)])
+            assert u_BK[row].tolist() == ((counters.T.ravel() >> 8) * 2.0**-24)[:10].tolist()
+            assert float(u_B[row]) == (philox((0, call, row, 1), words, rounds=7)[0] >> 8) * 2.0**-24
+
+    def test_uniform_and_independent(self):
+        u_B, u_BK = (u.double().numpy() for u in compiled.row_uniforms(1000, 400, 2**63 - 1, 5))
+        for u, other in ((u_BK.ravel(), np.roll(u_BK, 1, 0).ravel()), (u_B, u_BK[:, 0]), (u_B, np.roll(u_B, 1))):
+            assert kstest(u, "uniform").pvalue > 1e-3
+            assert abs(np.corrcoef(u, other)[0, 1]) < 4 / np.sqrt(len(u))
+
+
+@needs_numba
+class TestCounting:
+    @pytest.mark.parametrize("ties", [False, True])
+    @pytest.mark.parametrize("length", [0, 1, 2, 33, 600, 640])
+    def test_the_shuffle_is_a_stable_sort(self, length, ties):
+        order, u = torch.randperm(640, generator=torch.Generator().manual_seed(1)), uniforms(640, seed=length)
+        u = (u * 10).floor() / 10 if ties else u
+        expected = torch.cat([order[:length][torch.argsort(u[:length], stable=True)], order[length:]])
+        compiled.shuffle_(order, length, u)
+        assert torch.equal(order, expected)
+
+    @pytest.mark.parametrize(
+        ("z_pos", "z_neg", "limit", "expected"),
+        [
+            ([9, 1], [1, 9], 10, 3),
+            ([9, 1], [1, 9, 1, 9, 9], 10, 4),
+            ([1, 1, 9, 1], [9, 1], 10, 4),
+            ([1, 1, 9, 1], [1, 9], 10, 3),
+            ([4], [4], 10, 4),
+            ([3], [4], 10, 3),
+            ([9], [9], 3, 3),
+        ],
+    )
+    def test_growth_pairs_each_example_with_its_partner(self, z_pos, z_neg, limit, expected):
+        size = torch.tensor(3)
+        compiled.grow_(size, torch.tensor(z_pos), torch.tensor(z_neg), limit)
+        assert int(size) == expected
+
+
 @needs_numba
 class TestVisibleSide:
     @pytest.mark.parametrize("threads", [1, 2])
@@ -164,6 +265,24 @@ class TestUpdate:
         np.testing.assert_allclose(tensors[2], squares, rtol=1e-5)
         if l1:
             assert ((tensors[0] == 0).numpy() == (expected == 0)).mean() > 0.99
+
+    def test_biases_against_float64(self):
+        rng = np.random.default_rng(2)
+        K, D, size = 9, 5, 6
+        arrays = {n: [rng.normal(size=m), rng.normal(size=m), rng.random(m)] for n, m in (("c", K), ("b", D))}
+        tensors = {n: tuple(torch.tensor(x, dtype=torch.float32) for x in a) for n, a in arrays.items()}
+        age = np.array([30, 10, 9, 8, 0, 0, 0, 0, 0])
+        ages, step = torch.tensor(age), torch.tensor(41)
+        size = torch.tensor(size)
+        compiled.update_biases_(tensors["c"], tensors["b"], ages, size, step, 0.3, warm_up=10, epsilon=1e-8)
+        for name, (bias, slope, squares) in arrays.items():
+            squares = squares + slope**2
+            young = age < 10 if name == "c" else np.zeros(D, bool)
+            expected = bias - 0.3 * slope / np.where(young, 1.0, np.sqrt(squares) + 1e-8)
+            np.testing.assert_allclose(tensors[name][0], expected, rtol=1e-5)
+            np.testing.assert_allclose(tensors[name][2], squares, rtol=1e-5)
+        assert ages.tolist() == [31, 11, 10, 9, 1, 1, 0, 0, 0]
+        assert int(step) == 42
 
     def test_nan_is_not_hidden(self):
         w, g, s = torch.ones(3, 4), torch.ones(3, 4), torch.ones(3, 4)
@@ -244,8 +363,8 @@ class TestUniforms:
 class TestDispatch:
     def test_float32_goes_to_the_kernels_and_float64_to_the_reference(self, monkeypatch):
         seen = []
-        original = compiled.hidden_sample
-        monkeypatch.setattr(compiled, "hidden_sample", lambda *a: seen.append(a[0].dtype) or original(*a))
+        original = compiled.hidden_sample_keyed
+        monkeypatch.setattr(compiled, "hidden_sample_keyed", lambda *a: seen.append(a[0].dtype) or original(*a))
         given = hidden_input(Infinite(), 4, 5, 8, seed=0)
         for dtype in (torch.float32, torch.float64):
             noise = stream("cpu", dtype)

@@ -5,14 +5,15 @@ import math
 import pytest
 import torch
 
-from irbm.ops import counting, dispatch, fused, kernels
+from irbm.ops import compiled, counting, dispatch, fused, kernels
 from irbm.training import growth, regroup
 
 
 @pytest.fixture
 def plain(monkeypatch):
-    """growth.update_ and tally_ without kernels."""
+    """Shuffle, growth.update_ and tally_ without kernels."""
     monkeypatch.setattr(dispatch, "has_kernels", lambda _: False)
+    monkeypatch.setattr(compiled, "available", lambda: False)
 
 
 LIMITS = [(0.0, 0.0), (0.75, math.inf), (1.0, math.inf), (0.9, 31.7), (0.9, 0.2)]
@@ -21,7 +22,7 @@ LIMITS = [(0.0, 0.0), (0.75, math.inf), (1.0, math.inf), (0.9, 31.7), (0.9, 0.2)
 @pytest.mark.parametrize("limits", LIMITS)
 @pytest.mark.parametrize(("K", "l"), [(1, 1), (7, 7), (64, 33), (640, 601), (1100, 1099)])
 @pytest.mark.parametrize("ties", [False, True])
-def test_the_shuffle_is_a_stable_sort_of_the_first_positions(K, l, limits, ties, device):
+def test_the_shuffle_is_a_stable_sort_of_the_first_positions(K, l, limits, ties, device, plain):
     make = torch.Generator().manual_seed(K)
     order = torch.cat([torch.randperm(l, generator=make), torch.arange(l, K)]).to(device)
     u = torch.rand(K, generator=make)

@@ -29,11 +29,13 @@ SCALING: dict[str, tuple[int, ...]] = {
     "k": (1, 3, 10, 25),
 }
 FLOORS = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16)}
-EPOCH = 32  # steps of the trainer timed together
+EPOCH = {"cpu": 96, "cuda": 32}  # steps timed together: fewer on a CPU would count how its threads wake
 SERIES_EPOCH = {"cpu": 8, "cuda": 32}  # the same in a series, which has large sizes
-GROWTH_STEPS, GROWTH_PASSES = 500, 4  # as many steps to a pass as the paper's 50,000 examples
+GROWTH_STEPS = {"cpu": 250, "cuda": 500}  # to a pass; the paper's 50,000 examples make 500
+GROWTH_PASSES = 4
 ANNEALING_CHAINS, ANNEALING_POINTS = 100, 101
 SERIES_REPETITIONS = 5
+THREADING = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PACKAGES = ("scikit-learn", "numba", "scipy", "rbms")
 
 
@@ -58,6 +60,7 @@ def run(
         "growth": _growth(kind[0], seed, device, report),
         "scaling": _scaling(kind[0], seed, device, report) if scaling else {},
         "load_average": {"before": load, "after": os.getloadavg()},
+        "environment": {name: os.environ.get(name) for name in THREADING},
         **stamp(device),
     }
     if has_products(torch.empty(1, 1, device=device), 1):
@@ -71,11 +74,12 @@ def _step(
 ) -> dict[str, Any]:
     """Our step with its floors and, but for a series, its peers."""
     report(case.name)
-    n = SERIES_EPOCH[device.type] if alone else EPOCH
+    n = (SERIES_EPOCH if alone else EPOCH)[device.type]
     calls = {OURS: (steps.training(case, n, seed, device), n)}
     for dtype in FLOORS[device.type]:
         name = str(dtype).removeprefix("torch.")
-        calls[f"its matrix products in {name}"] = (_repeated(steps.products(case, dtype, device), n), n)
+        floor = steps.recorded(steps.products(case, dtype, device), device)
+        calls[f"its matrix products in {name}"] = (_repeated(floor, n), n)
     for name, peer in {} if alone else peers.able(case, device).items():
         calls[name] = (_repeated(peer(case, seed, device), n), n)
     timed = interleaved(calls, repetitions, device)
@@ -98,7 +102,7 @@ def _peak_bytes(case: Case, seed: int, device: torch.device) -> int:
     torch.cuda.empty_cache()
     before = torch.cuda.memory_allocated(device)
     torch.cuda.reset_peak_memory_stats(device)
-    training = steps.training(case, EPOCH, seed, device)
+    training = steps.training(case, EPOCH[device.type], seed, device)
     for _ in range(2):
         training()
     return torch.cuda.max_memory_allocated(device) - before
@@ -110,10 +114,10 @@ def _annealing(
     chains = 10 * ANNEALING_CHAINS if device.type == "cuda" else ANNEALING_CHAINS
     name = f"{case.D} x {case.l}, {chains} chains, one temperature"
     report(f"annealing: {name}")
-    sweep = Case(case.D, case.l, chains, 1)
+    n, sweep = EPOCH[device.type], steps.recorded(steps.sweep(Case(case.D, case.l, chains, 1), device), device)
     calls = {
         OURS: (steps.annealing(case.D, case.l, chains, ANNEALING_POINTS, seed, device), ANNEALING_POINTS - 1),
-        "its matrix products in float32": (_repeated(steps.sweep(sweep, device), EPOCH), EPOCH),
+        "its matrix products in float32": (_repeated(sweep, n), n),
     }
     timed = interleaved(calls, repetitions, device)
     return {"name": name, "D": case.D, "l": case.l, "chains": chains, "seconds": _seconds(timed)}
@@ -121,7 +125,8 @@ def _annealing(
 
 def _growth(case: Case, seed: int, device: torch.device, report: Callable[[str], None]) -> dict[str, Any]:
     report("growth")
-    return {"name": replace(case, l=1).name, **steps.growth(case, GROWTH_STEPS, GROWTH_PASSES, seed, device)}
+    timed = steps.growth(case, GROWTH_STEPS[device.type], GROWTH_PASSES, seed, device)
+    return {"name": replace(case, l=1).name, **timed}
 
 
 def _errors(case: Case, seed: int, device: torch.device) -> dict[str, Any]:

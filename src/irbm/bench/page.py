@@ -42,8 +42,9 @@ def rows(row: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def growth_line(growth: dict[str, Any]) -> str:
     return (
-        f"From {growth['first_size']} to {growth['last_size']} units in {growth['steps']} steps: "
-        f"{duration(growth['growing'])} a step on average, and {duration(growth['held'])} at the same sizes held, "
+        f"From {growth['first_size']} to {growth['last_size']} units in {growth['steps']} steps on enlarged digits, "
+        f"through {len(growth['capacities'])} capacities: {duration(growth['growing'])} a step on average, all that "
+        f"growth brings within it, and {duration(growth['held'])} at the same sizes held, "
         f"a ratio of {growth['growing'] / growth['held']:.2f}."
     )
 
@@ -114,7 +115,7 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
         "repetitions in which all candidates took turns. `irbm` is the infinite RBM with random permutation, growth, "
         "AdaGrad, L1 and max-norm, by the trainer's own step; the others are RBMs of a fixed size. The last "
         "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
-        "step, alone, are the floor; on a GPU they are launched one by one, which is most of their time here.",
+        "step, alone, are the floor; on a GPU from a CUDA graph, as the step is.",
     ]
     for result in results:
         parts += _section(result, pictures.get(result["kind"]))
@@ -135,7 +136,7 @@ def _section(result: dict[str, Any], picture: str | None) -> list[str]:
         f"## {result['hardware']}{threads}",
         "",
         f"{versions}. Commit {result['commit']}, {result['date'][:10]}, seed {result['seed']}; "
-        f"load average {before:.1f} before and {after:.1f} after.{busy}",
+        f"load average {before:.1f} before and {after:.1f} after{_settings(result['environment'])}.{busy}",
         "",
         "| step | who | median | irbm takes of it |",
         "|---|---|---:|---:|",
@@ -147,6 +148,12 @@ def _section(result: dict[str, Any], picture: str | None) -> list[str]:
     if picture:
         lines += ["", f"![A step's time over its sizes]({picture})"]
     return lines
+
+
+def _settings(environment: dict[str, str | None]) -> str:
+    """What the environment says about threads."""
+    said = ", ".join(f"{name}={value}" for name, value in environment.items() if value is not None)
+    return f"; {said or 'no variable set for threads'}"
 
 
 def _line(*cells: str) -> str:

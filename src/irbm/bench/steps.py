@@ -5,7 +5,9 @@ Shapes: B examples, N chains, D visible units, l hidden units, k Gibbs steps.
 
 import time
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,12 +19,12 @@ from irbm.ops.noise import uniform_noise
 from irbm.training import Settings, Trainer, TrainingState
 from irbm.training.callbacks import Callback
 from irbm.training.initial import initial_machine
-from irbm.training.trainer import SEGMENT
 
 SHARE_ON = 0.2  # of the visible units in the examples
 WEIGHT_SCALE = 0.05
 REGROUPED = 0.8  # of the units, before each step
-HELD_SIZES, HELD_STEPS = 9, 4 * SEGMENT  # to compare growth with
+HELD_SIZES = 9  # to compare growth with
+ENLARGED = 4  # pixels of a digit's pixel, on each side
 
 
 @dataclass(frozen=True)
@@ -57,17 +59,15 @@ def random_machine(D: int, l: int, seed: int, device: torch.device | str) -> Mac
     return machine
 
 
-def trainer(case: Case, n_batches: int, seed: int, device: torch.device | str, *, grows: bool = False) -> Trainer:
-    """An infinite RBM with random permutation, growth, AdaGrad, L1 and max-norm, by PCD; its size may be held."""
-    settings = Settings(
-        batch_size=case.B,
-        gibbs_steps=case.k,
-        n_chains=case.N,
-        regroup=REGROUPED,
-        max_components=None if grows else case.l,
-    )
-    state = TrainingState.start(random_machine(case.D, case.l, seed, device), settings, seed)
-    return Trainer(state, examples(n_batches * case.B, case.D, seed, device), settings=settings)
+def trainer(case: Case, n_batches: int, seed: int, device: torch.device | str) -> Trainer:
+    """An infinite RBM with random permutation, growth, AdaGrad, L1 and max-norm, by PCD; its size is held."""
+    return _trainer(case, examples(n_batches * case.B, case.D, seed, device), seed, REGROUPED, most=case.l)
+
+
+def _trainer(case: Case, X: Tensor, seed: int, regroup: float | str, *, most: int | None) -> Trainer:
+    settings = Settings(batch_size=case.B, gibbs_steps=case.k, n_chains=case.N, regroup=regroup, max_components=most)
+    state = TrainingState.start(random_machine(case.D, case.l, seed, X.device), settings, seed)
+    return Trainer(state, X, settings=settings)
 
 
 def training(case: Case, n_batches: int, seed: int, device: torch.device | str) -> Call:
@@ -101,6 +101,17 @@ def products(case: Case, dtype: torch.dtype, device: torch.device | str) -> Call
     return step
 
 
+def recorded(step: Call, device: torch.device | str) -> Call:
+    """The same from a CUDA graph, as the trainer takes its own steps; elsewhere as it is."""
+    if torch.device(device).type != "cuda":
+        return step
+    step()  # so that what a library sets up once is there
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
 def sweep(case: Case, device: torch.device | str) -> Call:
     """The two products of one Gibbs sweep of N chains."""
     v_ND = torch.rand(case.n_chains, case.D, device=device)
@@ -131,50 +142,69 @@ def annealing(D: int, l: int, n_chains: int, n_points: int, seed: int, device: t
 # -- growth -----------------------------------------------------------------------------------------------------
 
 
-class _Clock(Callback):
-    """The step, the size and the time at the start of each segment."""
+def pictures(n: int, D: int, device: torch.device | str) -> Tensor:
+    """The digits of scikit-learn, enlarged to 28 x 28, over and over: coins would not make a machine grow.
+
+    Of their pixels D, spread evenly.
+    """
+    from sklearn.datasets import load_digits  # slow to import
+
+    digits = load_digits().images > 7  # of 0..16
+    enlarged = digits.repeat(ENLARGED, axis=1).repeat(ENLARGED, axis=2)[:, 2:-2, 2:-2].reshape(len(digits), -1)
+    pixels = np.linspace(0, enlarged.shape[1] - 1, D).round().astype(int)
+    chosen = enlarged[:, pixels][np.arange(n) % len(enlarged)]
+    return torch.from_numpy(chosen).to(device=device, dtype=torch.uint8)
+
+
+class _Watch(Callback):
+    """The step, the size and the capacity at the start of each segment, and at the end."""
 
     def __init__(self) -> None:
         self.steps: list[int] = []
         self.sizes: list[int] = []
-        self.seconds: list[float] = []
+        self.capacities: list[int] = []
 
     def after_segment(self, trainer: Trainer) -> None:
         self.steps.append(trainer.state.step)
-        self.sizes.append(int(trainer.machine.size))  # the host waits for the device here
-        self.seconds.append(time.perf_counter())
+        self.sizes.append(int(trainer.machine.size))
+        self.capacities.append(trainer.machine.capacity)
 
-    def mean(self) -> float:
-        """Seconds a step."""
-        return (self.seconds[-1] - self.seconds[0]) / (self.steps[-1] - self.steps[0])
+    def even_sizes(self, n: int) -> list[int]:
+        """The size in the middle of each of n equal parts of the steps."""
+        middles = self.steps[-1] * (np.arange(n) + 0.5) / n
+        return [round(size) for size in np.interp(middles, self.steps, self.sizes)]
 
 
-def growth(case: Case, n_batches: int, n_passes: int, seed: int, device: torch.device | str) -> dict[str, float]:
+def growth(case: Case, n_batches: int, n_passes: int, seed: int, device: torch.device | str) -> dict[str, Any]:
     """Mean seconds a step of a run from one unit on, and of machines held at sizes taken evenly from it.
 
-    The run is taken twice, so that no kernel is compiled in the second, which counts.
+    All that comes with growth is within the run's time: larger capacities, and on a GPU a recording for each. The run
+    is taken twice, so that no kernel is compiled in the second, which counts.
     """
+    X, watch = pictures(n_batches * case.B, case.D, device), _Watch()
     for _ in range(2):
-        growing = _timed(replace(case, l=1), n_batches, n_passes, seed, device, grows=True)
-    places = [round(i * (len(growing.sizes) - 1) / (HELD_SIZES - 1)) for i in range(HELD_SIZES)]
-    # The first of two passes warms up.
-    held = [_timed(replace(case, l=growing.sizes[i]), HELD_STEPS, 2, seed, device, last=True).mean() for i in places]
+        growing, watch = _trainer(replace(case, l=1), X, seed, "adaptive", most=None), _Watch()
+        growing.callbacks = (watch,)
+        seconds = sum(_pass_seconds(growing) for _ in range(n_passes))
+    watch.after_segment(growing)
+    held = [_held_seconds(replace(case, l=size), X, seed) for size in watch.even_sizes(HELD_SIZES)]
     return {
-        "first_size": growing.sizes[0],
-        "last_size": growing.sizes[-1],
-        "steps": growing.steps[-1],
-        "growing": growing.mean(),
-        "held": sum(held) / len(held),
+        "first_size": 1,
+        "last_size": watch.sizes[-1],
+        "capacities": sorted(set(watch.capacities)),
+        "steps": growing.state.step,
+        "growing": seconds / growing.state.step,
+        "held": sum(held) / len(held) / n_batches,
     }
 
 
-def _timed(
-    case: Case, n_batches: int, n_passes: int, seed: int, device: torch.device | str, *,
-    grows: bool = False, last: bool = False,
-) -> _Clock:  # fmt: skip
-    """The clock of a run, or of its last pass alone."""
-    ours, clock = trainer(case, n_batches, seed, device, grows=grows), _Clock()
-    for i in range(n_passes):
-        ours.callbacks = () if last and i < n_passes - 1 else (clock,)
-        ours.run_epoch()
-    return clock
+def _held_seconds(case: Case, X: Tensor, seed: int) -> float:
+    """Of a pass over the data at one size, after one that warms up."""
+    held = _trainer(case, X, seed, "adaptive", most=case.l)
+    return [_pass_seconds(held) for _ in range(2)][-1]
+
+
+def _pass_seconds(trainer: Trainer) -> float:
+    began = time.perf_counter()
+    trainer.run_epoch()  # its report waits for the device
+    return time.perf_counter() - began

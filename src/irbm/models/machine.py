@@ -348,40 +348,45 @@ class Machine:
             reach = reach * label_BC[..., None]
         elif y_B is not None:
             label_BC = self._one_hot(y_B)
-        return self._gradients(v_BD, label_BC, reach, torch.sigmoid(a), self._even_shares(len(v_BD)))
+        return self._mean_gradients(v_BD, label_BC, reach, torch.sigmoid(a))
 
-    def phase_gradients(
-        self, v_BD: Tensor, y_B: Tensor | None, reach_BK: Tensor, active_BK: Tensor, share_B: Tensor | None = None
-    ) -> Gradients:
-        """The same from what a phase knows of the hidden side; ``reach_BK`` must be zero for padding.
+    def phase_gradients(self, v_BD: Tensor, y_B: Tensor | None, reach_BK: Tensor, active_BK: Tensor) -> Gradients:
+        """The same from what a phase knows of the hidden side; ``reach_BK`` must be zero for padding."""
+        return self._mean_gradients(v_BD, None if y_B is None else self._one_hot(y_B), reach_BK, active_BK)
 
-        ``share_B`` weighs the examples, in place of a mean: data less samples is one call.
+    def phases(
+        self, v_RD: Tensor, y_R: Tensor | None, share_R: Tensor, noise: Noise, *, sampled: bool
+    ) -> tuple[Gradients, Tensor, Tensor]:
+        """The gradient of sum_r share_r F(v_r), data less samples in one call; then z and the likeliest z of each row.
+
+        The expectation over z is exact, or taken at the sampled z.
         """
-        label_BC = None if y_B is None else self._one_hot(y_B)
-        share_B = self._even_shares(len(v_BD)) if share_B is None else share_B
-        return self._gradients(v_BD, label_BC, reach_BK, active_BK, share_B)
+        sloped = self.depth.sloped
+        phase = dispatch.phases(*self._hidden_arguments(v_RD, y_R), -share_R, noise, sampled=sampled, sloped=sloped)
+        label_RC = None if y_R is None else self._one_hot(y_R)
+        return self._gradients(v_RD, label_RC, phase.on_RK, phase.reach_RK, share_R), phase.z_R, phase.mode_R
 
-    def _even_shares(self, n: int) -> Tensor:
-        return self.weights.new_full((n,), 1.0 / n)
+    def _mean_gradients(self, v_BD: Tensor, label_BC: Tensor | None, reach: Tensor, active: Tensor) -> Gradients:
+        n = len(v_BD)
+        reach = reach / -n  # weighed here, where it is small: the gradient of the weights would take more passes
+        return self._gradients(v_BD, label_BC, reach * active, reach, self.weights.new_full((n,), 1.0 / n))
 
     def _one_hot(self, y_B: Tensor) -> Tensor:
         # Not torch's one_hot: that looks at the values, which would make the host wait for the device.
         return (y_B[:, None] == torch.arange(self.n_classes, device=y_B.device)).to(self.weights.dtype)
 
     def _gradients(
-        self, v_BD: Tensor, label_BC: Tensor | None, reach: Tensor, active: Tensor, share_B: Tensor
+        self, v_BD: Tensor, label_BC: Tensor | None, on: Tensor, reach: Tensor | None, share_B: Tensor
     ) -> Gradients:
-        """-sum share reach active v, ... over the batch. ``reach`` is (B, K), or (B, C, K) weighted by the label."""
-        per_label = reach.dim() == 3
-        # Weighed here, where it is small: the gradient of the weights would take more passes.
-        on = reach * active * (-share_B[:, None, None] if per_label else -share_B[:, None])
-        on_BK, reach_BK = (on.sum(1), reach.sum(1)) if per_label else (on, reach)
+        """sum share dF/dtheta from -share P(z >= i) s(a_i) and -share P(z >= i): (B, K), or (B, C, K) by label."""
+        per_label = on.dim() == 3
+        on_BK = on.sum(1) if per_label else on
         label_weights = None
         if label_BC is not None:
             label_weights = on.sum(0).T if per_label else on.T @ label_BC
         hidden_bias = on_BK.sum(0)
-        if self.depth.sloped:
-            hidden_bias = hidden_bias + (share_B @ reach_BK) * self.depth.penalty_slopes(self.hidden_bias)
+        if self.depth.sloped and reach is not None:
+            hidden_bias = hidden_bias - reach.flatten(0, -2).sum(0) * self.depth.penalty_slopes(self.hidden_bias)
         return Gradients(
             weights=on_BK.T @ v_BD,
             hidden_bias=hidden_bias,

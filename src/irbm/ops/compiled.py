@@ -15,7 +15,7 @@ can turn into vector instructions; calls of the C library it cannot.
 
 import importlib
 import os
-from threading import Lock
+from threading import Lock, local
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from irbm.ops import reference
+from irbm.ops.kernels import Draws, Key, Seed
 from irbm.ops.reference import Contrast, Heat, Kind
 
 try:
@@ -41,6 +42,11 @@ slow that the gradient's matrix product took fifteen times as long."""
 def available() -> bool:
     """Whether numba is here."""
     return numba is not None
+
+
+def counts_on(device: torch.device) -> bool:
+    """Whether kernels can count on this device."""
+    return available() and device.type == "cpu"
 
 
 def runs_on(tensor: Tensor) -> bool:
@@ -82,6 +88,7 @@ class _Kernel:
 
     shared = True  # may be, where there is enough to do
     _lock = Lock()  # not every threading layer of numba bears two callers at a time
+    _asked = local()  # how many threads numba was last told to use, for each of ours
 
     def __init__(self, rows: Any, parts: Any) -> None:
         self._rows, self._parts = rows, _jit(parts, parallel=True)
@@ -93,7 +100,9 @@ class _Kernel:
             return
         with _Kernel._lock:
             threads = min(threads, numba.config.NUMBA_NUM_THREADS)
-            numba.set_num_threads(threads)
+            if getattr(_Kernel._asked, "threads", 0) != threads:
+                numba.set_num_threads(threads)
+                _Kernel._asked.threads = threads
             self._parts(n, threads, *arguments)
 
     @classmethod
@@ -110,6 +119,7 @@ if hasattr(os, "register_at_fork"):
 F32 = np.float32
 LOG2_E = F32(1.4426950408889634)
 LN2_HIGH, LN2_LOW = F32(0.693359375), F32(-2.12194440e-4)  # the first has few bits: n times it is exact
+LARGEST = float(np.finfo(np.float32).max)
 LOWEST = F32(-87.0)  # below it exp leaves the normal range
 ONE, ZERO, NEGLIGIBLE32 = F32(1.0), F32(0.0), F32(NEGLIGIBLE)
 
@@ -156,6 +166,7 @@ MULTIPLIERS = U64(0xD2511F53), U64(0xCD9E8D57)
 WEYL = U64(0x9E3779B9), U64(0xBB67AE85)
 RESOLUTION = F32(2.0**-24)
 QUARTER = 256  # counters of a block: each gives one draw to each quarter of it
+FOR_UNITS, FOR_Z = U64(0), U64(1)  # the last part of the counter
 
 
 @_inlined
@@ -172,20 +183,32 @@ def _as_uniform(word):
     return F32(np.int32(word >> SPARE)) * RESOLUTION
 
 
+@_inlined
+def _philox(c0, c1, c2, c3, k0, k1):
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 0)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 1)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 2)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 3)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 4)
+    c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 5)
+    return _round(c0, c1, c2, c3, k0, k1, 6)
+
+
 @_jit
-def _draw_block(u_4Q, first, call, k0, k1):
-    for q in range(QUARTER):
-        c0, c1, c2, c3 = _round(first + U64(q), call, U64(0), U64(0), k0, k1, 0)
-        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 1)
-        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 2)
-        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 3)
-        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 4)
-        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 5)
-        c0, c1, c2, c3 = _round(c0, c1, c2, c3, k0, k1, 6)
+def _draw(u_4Q, first, call, row, k0, k1):
+    """The uniforms of so many counters from the first on: one to each quarter from each."""
+    for q in range(u_4Q.shape[1]):
+        c0, c1, c2, c3 = _philox(first + U64(q), call, row, FOR_UNITS, k0, k1)
         u_4Q[0, q] = _as_uniform(c0)
         u_4Q[1, q] = _as_uniform(c1)
         u_4Q[2, q] = _as_uniform(c2)
         u_4Q[3, q] = _as_uniform(c3)
+
+
+@_jit
+def _draw_one(call, row, k0, k1):
+    """The one uniform that decides a row's z."""
+    return _as_uniform(_philox(U64(0), call, row, FOR_Z, k0, k1)[0])
 
 
 @_jit
@@ -195,10 +218,10 @@ def _uniforms_rows(first, last, u_N, key, call):
     for i in range(first, last):
         here = u_N[i * block : (i + 1) * block]
         if len(here) == block:
-            _draw_block(here.reshape(4, QUARTER), U64(i * QUARTER), call, k0, k1)
+            _draw(here.reshape(4, QUARTER), U64(i * QUARTER), call, U64(0), k0, k1)
         else:
             u_4Q = np.empty((4, QUARTER), np.float32)
-            _draw_block(u_4Q, U64(i * QUARTER), call, k0, k1)
+            _draw(u_4Q, U64(i * QUARTER), call, U64(0), k0, k1)
             here[:] = u_4Q.reshape(block)[: len(here)]
 
 
@@ -210,10 +233,31 @@ def _uniforms_parts(n, parts, *rest):
 _uniforms = _Kernel(_uniforms_rows, _uniforms_parts)
 
 
-def uniforms(key: int, call: int, shape: tuple[int, ...]) -> Tensor:
+NONE_B, NONE_BK = np.empty(0, np.float32), np.empty((0, 0), np.float32)
+"""In place of uniforms, for a kernel that draws them itself."""
+
+
+@_jit
+def _draw_rows(first, last, u_B, u_BK, key, call):
+    u_4Q = np.empty((4, -(-u_BK.shape[1] // 4)), np.float32)
+    k0, k1 = key & WORD, key >> BITS
+    for b in range(first, last):
+        _draw(u_4Q, U64(0), call, U64(b), k0, k1)
+        u_BK[b] = u_4Q.reshape(u_4Q.size)[: u_BK.shape[1]]
+        u_B[b] = _draw_one(call, U64(b), k0, k1)
+
+
+def row_uniforms(B: int, K: int, key: Seed, call: int) -> tuple[Tensor, Tensor]:
+    """What kernels draw themselves from a key for so many rows: (B,) for z, and (B, K) for the units."""
+    u_B, u_BK = np.empty(B, np.float32), np.empty((B, K), np.float32)
+    _draw_rows(0, B, u_B, u_BK, U64(int(key)), U64(call))
+    return torch.from_numpy(u_B), torch.from_numpy(u_BK)
+
+
+def uniforms(key: Seed, call: int, shape: tuple[int, ...]) -> Tensor:
     """Uniforms in [0, 1) with 24 bits: the ``call``-th draw of a stream with a 64-bit key, both below 2^32 blocks."""
     u = np.empty(shape, np.float32)
-    _uniforms(u.size, -(-u.size // (4 * QUARTER)), u.reshape(-1), U64(key), U64(call))
+    _uniforms(u.size, -(-u.size // (4 * QUARTER)), u.reshape(-1), U64(int(key)), U64(call))
     return torch.from_numpy(u)
 
 
@@ -323,21 +367,27 @@ def _ranks(order_K):
 
 
 @_jit
-def _hidden_sample_rows(first, last, a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK, z_B, h_BK):
+def _hidden_sample_rows(first, last, a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK, key, call, z_B, h_BK):
     K = a_BK.shape[1]
     rank_K = _ranks(order_K)
     limit = K if kind == INFINITE else size
     single_3K, double_2K = np.empty((3, K), np.float32), np.empty((2, K), np.float64)
     small_K, gain_K, w_K = single_3K[0], single_3K[1], single_3K[2, :limit]
     t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+    u_4Q, k0, k1 = np.empty((4, -(-K // 4)), np.float32), key & WORD, key >> BITS
+    u_K = u_4Q.reshape(u_4Q.size)[:K]
     for b in range(first, last):
+        if len(u_B) == 0:
+            _draw(u_4Q, U64(0), call, U64(b), k0, k1)
+        else:
+            u_K = u_BK[b]
         _activity(a_BK[b], beta_K, small_K, gain_K)
         z = size
         if kind != FIXED:
             beyond = _table(gain_K, order_K, kind, tail, t_K, w_K, deeper_K)
-            z = _inverted(deeper_K, beyond, u_B[b])
+            z = _inverted(deeper_K, beyond, u_B[b] if len(u_B) else _draw_one(call, U64(b), k0, k1))
         z_B[b] = z
-        _switch(small_K, a_BK[b], u_BK[b], rank_K, z, h_BK[b])
+        _switch(small_K, a_BK[b], u_K, rank_K, z, h_BK[b])
 
 
 def _hidden_sample_parts(n, parts, *rest):
@@ -352,11 +402,25 @@ def hidden_sample(
     a_BK: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float, u_B: Tensor, u_BK: Tensor
 ) -> tuple[Tensor, Tensor]:
     """z ~ p(z | v) in 1..K+1, then h ~ p(h | v, z) over units: (B,) int64 and (B, K). Eqs. 12 and 16."""
+    return _hidden_sampled(a_BK, order_K, beta_K, size, kind, tail, _array(u_B), _array(u_BK), 0, 0)
+
+
+def hidden_sample_keyed(
+    a_BK: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float, key: Seed, call: int
+) -> tuple[Tensor, Tensor]:
+    """``hidden_sample`` with the draws of ``row_uniforms(B, K, key, call)``."""
+    return _hidden_sampled(a_BK, order_K, beta_K, size, kind, tail, NONE_B, NONE_BK, key, call)
+
+
+def _hidden_sampled(
+    a_BK: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float, u_B: Any, u_BK: Any,
+    key: Seed, call: int,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     a = _array(a_BK)
     z_B, h_BK = np.empty(len(a), np.int64), np.empty_like(a)
     _hidden_sample(
-        a.size, len(a), a, _array(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B), _array(u_BK),
-        z_B, h_BK,
+        a.size, len(a), a, _places(order_K), _array(beta_K), int(size), KINDS[kind], tail, u_B, u_BK,
+        U64(int(key)), U64(call), z_B, h_BK,
     )  # fmt: skip
     return torch.from_numpy(z_B), torch.from_numpy(h_BK)
 
@@ -420,10 +484,77 @@ def hidden_reach(
     reach_BK, active_BK = np.empty_like(a), np.empty_like(a)
     z_B, mode_B = np.empty(len(a), np.int64), np.empty(len(a), np.int64)
     _hidden_reach(
-        a.size, len(a), a, _array(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B),
+        a.size, len(a), a, _places(order_K), _array(beta_K), int(size), KINDS[kind], tail, _array(u_B),
         reach_BK, active_BK, z_B, mode_B,
     )  # fmt: skip
     return torch.from_numpy(reach_BK), torch.from_numpy(active_BK), torch.from_numpy(z_B), torch.from_numpy(mode_B)
+
+
+@_jit
+def _weigh(reach_K, active_K, share, on_K):
+    for i in range(len(on_K)):
+        reach_K[i] *= share
+        on_K[i] = reach_K[i] * active_K[i]
+
+
+@_jit
+def _phase_rows(
+    first, last, a_RK, order_K, beta_K, size, kind, tail, u_R, key, call, share_R, sampled, on_RK, reach_RK, z_R, mode_R
+):
+    K = a_RK.shape[1]
+    limit = K if kind == INFINITE else size
+    single_5K, double_2K = np.empty((5, K), np.float32), np.empty((2, K), np.float64)
+    small_K, gain_K, w_K = single_5K[0], single_5K[1], single_5K[2, :limit]
+    active_K, reach_K = single_5K[3], single_5K[4]
+    t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+    k0, k1 = key & WORD, key >> BITS
+    for r in range(first, last):
+        _activity(a_RK[r], beta_K, small_K, gain_K)
+        _activate(a_RK[r], small_K, active_K)
+        reach_K[:] = ZERO
+        z = mode = size
+        if kind != FIXED:
+            beyond = _table(gain_K, order_K, kind, tail, t_K, w_K, deeper_K)
+            z = _inverted(deeper_K, beyond, u_R[r] if len(u_R) else _draw_one(call, U64(r), k0, k1))
+            mode = 1 + _first(t_K[:size], _largest(t_K[:size]))
+        if kind == FIXED or sampled:
+            for k in range(min(z, size)):
+                reach_K[order_K[k]] = ONE
+        else:
+            _reach(deeper_K, order_K, size, w_K, reach_K)
+        _weigh(reach_K, active_K, share_R[r], on_RK[r])
+        z_R[r], mode_R[r] = z, mode
+        if len(reach_RK):
+            reach_RK[r] = reach_K
+
+
+def _phase_parts(n, parts, *rest):
+    for p in prange(parts):
+        _phase_rows(n * p // parts, n * (p + 1) // parts, *rest)
+
+
+_phase = _Kernel(_phase_rows, _phase_parts)
+
+
+def phases(
+    a_RK: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float, draws: Draws,
+    share_R: Tensor, *, sampled: bool, sloped: bool,
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:  # fmt: skip
+    """``hidden_reach`` weighed as the gradient wants it, by unit, in one pass.
+
+    First P(z >= position of i | v) s(a_i) times the row's share, (R, K); with the sampled z in place of the
+    probability where ``sampled``. Then the same without s(a_i) where penalties have a slope. Then z and mode, (R,).
+    """
+    a = _array(a_RK)
+    u_R, (key, call) = (NONE_B, draws) if isinstance(draws, Key) else (_array(draws), (0, 0))
+    on_RK, reach_RK = np.empty_like(a), np.empty_like(a) if sloped else NONE_BK
+    z_R, mode_R = np.empty(len(a), np.int64), np.empty(len(a), np.int64)
+    _phase(
+        a.size, len(a), a, _places(order_K), _array(beta_K), int(size), KINDS[kind], tail, u_R,
+        U64(int(key)), U64(call), _array(share_R), sampled, on_RK, reach_RK, z_R, mode_R,
+    )  # fmt: skip
+    reach = torch.from_numpy(reach_RK) if sloped else None
+    return torch.from_numpy(on_RK), reach, torch.from_numpy(z_R), torch.from_numpy(mode_R)
 
 
 # -- all labels at once -------------------------------------------------------------------------------------------
@@ -511,9 +642,16 @@ def _switch_row(field_D, u_D, v_D):
 
 
 @_jit
-def _sample_bernoulli_rows(first, last, field_BD, u_BD, v_BD):
+def _sample_bernoulli_rows(first, last, field_BD, u_BD, key, call, v_BD):
+    D = field_BD.shape[1]
+    u_4Q, k0, k1 = np.empty((4, -(-D // 4)), np.float32), key & WORD, key >> BITS
+    u_D = u_4Q.reshape(u_4Q.size)[:D]
     for b in range(first, last):
-        _switch_row(field_BD[b], u_BD[b], v_BD[b])
+        if len(u_BD) == 0:
+            _draw(u_4Q, U64(0), call, U64(b), k0, k1)
+        else:
+            u_D = u_BD[b]
+        _switch_row(field_BD[b], u_D, v_BD[b])
 
 
 def _sample_bernoulli_parts(n, parts, *rest):
@@ -524,11 +662,12 @@ def _sample_bernoulli_parts(n, parts, *rest):
 _sample_bernoulli = _Kernel(_sample_bernoulli_rows, _sample_bernoulli_parts)
 
 
-def sample_bernoulli(field_BD: Tensor, u_BD: Tensor) -> Tensor:
-    """v_j = 1 with probability s(field_j): (B, D). Eq. 13."""
+def sample_bernoulli(field_BD: Tensor, draws: Draws) -> Tensor:
+    """v_j = 1 with probability s(field_j): (B, D). Eq. 13. A key stands for its ``row_uniforms`` of the units."""
     field = _array(field_BD)
+    u_BD, (key, call) = (NONE_BK, draws) if isinstance(draws, Key) else (_array(draws), (0, 0))
     v_BD = np.empty_like(field)
-    _sample_bernoulli(field.size, len(field), field, _array(u_BD), v_BD)
+    _sample_bernoulli(field.size, len(field), field, u_BD, U64(int(key)), U64(call), v_BD)
     return torch.from_numpy(v_BD)
 
 
@@ -663,7 +802,7 @@ def update_weights_(
     gradient_KD: Tensor,
     squares_KD: Tensor,
     age_K: Tensor,
-    lr: Tensor,
+    lr: float,
     l1: float,
     l2: float,
     max_norm: float | None,
@@ -675,13 +814,80 @@ def update_weights_(
 
     Changes the parameter and its sum of squares. Rows younger than ``warm_up`` move at the plain rate.
     """
-    rate = F32(lr)
-    threshold = F32(rate * F32(l1)) if l1 else ZERO  # a rate beyond float32 is infinite, and so no factor of 0
+    rate = _rate(lr)
+    threshold = F32(rate * F32(l1)) if l1 else ZERO  # an infinite rate is no factor of 0
     _update(
-        parameter_KD.numel(), len(parameter_KD), parameter_KD.numpy(), _array(gradient_KD), squares_KD.numpy(),
+        parameter_KD.numel(), parameter_KD.shape[0], parameter_KD.numpy(), _array(gradient_KD), squares_KD.numpy(),
         _array(age_K), warm_up,
         rate, threshold, F32(l2), F32(np.inf if max_norm is None else max_norm), F32(epsilon),
     )  # fmt: skip
+
+
+def _rate(lr: float) -> np.float32:
+    """Infinite beyond float32: the trainer finds parameters that ran away, and no warning comes before it."""
+    return F32(lr if lr <= LARGEST else np.inf)
+
+
+@_jit
+def _update_biases(
+    hidden_K, hidden_gradient_K, hidden_squares_K, visible_D, visible_gradient_D, visible_squares_D,
+    age_K, size, step, rate, warm_up, epsilon,
+):  # fmt: skip
+    for i in range(len(hidden_K)):
+        one = slice(i, i + 1)
+        young = age_K[i] < warm_up
+        _descend(hidden_K[one], hidden_gradient_K[one], hidden_squares_K[one], young, rate, ZERO, ZERO, epsilon)
+    _descend(visible_D, visible_gradient_D, visible_squares_D, False, rate, ZERO, ZERO, epsilon)
+    age_K[:size] += 1
+    step[0] += 1
+
+
+def update_biases_(
+    hidden: tuple[Tensor, Tensor, Tensor], visible: tuple[Tensor, Tensor, Tensor],
+    age_K: Tensor, size: Tensor, step: Tensor, lr: float, *, warm_up: int, epsilon: float,
+) -> None:  # fmt: skip
+    """One AdaGrad step of both biases, each given with its gradient and sum of squares; then all count as a step older.
+
+    Hidden biases follow the ages of their units as weights do, so these must have had their turn already.
+    """
+    _update_biases(
+        *(t.numpy() for t in (*hidden, *visible, age_K)), int(size), step.numpy().reshape(1), _rate(lr), warm_up,
+        F32(epsilon),
+    )  # fmt: skip
+
+
+# -- what a step decides by counting ------------------------------------------------------------------------------
+
+
+@_jit
+def _shuffle(order_K, length, u_K):
+    order_K[:length] = order_K[:length][np.argsort(u_K[:length], kind="mergesort")]
+
+
+def shuffle_(order_K: Tensor, length: int, u_K: Tensor) -> None:
+    """Sort the first ``length`` positions by their uniforms, in place; of two equal ones the first stays first."""
+    _shuffle(order_K.numpy(), length, _array(u_K))
+
+
+@_jit
+def _pair_beyond(z_pos_B, z_neg_N, size):
+    B, N = len(z_pos_B), len(z_neg_N)
+    found = False
+    for p in range(max(B, N)):
+        found = found or (z_pos_B[p % B] > size and z_neg_N[p % N] > size)
+    return found
+
+
+def grow_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
+    """One unit more where an example and its negative partner both reach beyond l, up to a limit."""
+    units = int(size)
+    if units < limit and _pair_beyond(_array(z_pos_B), _array(z_neg_N), units):
+        size.add_(1)
+
+
+def _places(order_K: Tensor) -> Any:
+    """The order as unsigned numbers, which an index can be without a look at its sign."""
+    return _array(order_K).view(np.uint64)
 
 
 def _array(tensor: Tensor) -> Any:

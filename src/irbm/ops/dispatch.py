@@ -10,7 +10,7 @@ from torch import Tensor
 
 from irbm.ops import annealing, compiled, counting, fused, labels, reference
 from irbm.ops.kernels import Draws, available
-from irbm.ops.noise import KeyedStream, Noise
+from irbm.ops.noise import CountedStream, KeyedStream, Noise
 from irbm.ops.reference import Contrast, Heat, Kind
 
 
@@ -42,14 +42,15 @@ def hidden_sample(
     a_BK: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float, noise: Noise
 ) -> tuple[Tensor, Tensor]:
     """z ~ p(z | v), then h ~ p(h | v, z), from activations."""
-    if not has_kernels(a_BK):
-        u_B, u_BK = noise(len(a_BK)), noise(*a_BK.shape)
-        sample = compiled.hidden_sample if compiled.runs_on(a_BK) else reference.hidden_sample
-        return sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK)
-    if isinstance(noise, KeyedStream):
-        return fused.hidden_sample_keyed(a_BK, order_K, beta_K, size, kind, tail, *noise.next_key())
-    u_B, u_BK = noise(len(a_BK)), noise(*a_BK.shape)
-    return fused.hidden_sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK)
+    hidden = (a_BK, order_K, beta_K, size, kind, tail)
+    if has_kernels(a_BK) and isinstance(noise, KeyedStream):
+        return fused.hidden_sample_keyed(*hidden, *noise.next_key())
+    if compiled.runs_on(a_BK) and isinstance(noise, CountedStream):
+        return compiled.hidden_sample_keyed(*hidden, *noise.next_key())
+    sample = compiled.hidden_sample if compiled.runs_on(a_BK) else reference.hidden_sample
+    if has_kernels(a_BK):
+        sample = fused.hidden_sample
+    return sample(*hidden, noise(len(a_BK)), noise(*a_BK.shape))
 
 
 def hidden_reach(
@@ -64,11 +65,38 @@ def hidden_reach(
     return Hidden(*fused.hidden_reach(a_BK, order_K, beta_K, size, kind, tail, noise(len(a_BK))))
 
 
+class Phase(NamedTuple):
+    """The hidden side of rows of data and of samples, weighed by their shares in a gradient; by unit."""
+
+    on_RK: Tensor  # share P(z >= position of i | v) s(a_i), zero for padding
+    reach_RK: Tensor | None  # share P(z >= position of i | v), where it is asked for
+    z_R: Tensor  # sampled
+    mode_R: Tensor  # argmax of p(z | v) over z <= l
+
+
+def phases(
+    a_RK: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float,
+    share_R: Tensor, noise: Noise, *, sampled: bool, sloped: bool,
+) -> Phase:  # fmt: skip
+    """The hidden side of both phases, from activations; with the sampled z for P(z >= i | v) where ``sampled``."""
+    hidden = (a_RK, order_K, beta_K, size, kind, tail)
+    if compiled.runs_on(a_RK):
+        return Phase(*compiled.phases(*hidden, draws(noise, len(a_RK)), share_R, sampled=sampled, sloped=sloped))
+    found = hidden_reach(*hidden, noise)
+    reach_RK = found.reach_BK
+    if sampled:
+        rank_K = reference.inverse(order_K)
+        reach_RK = (reference.within(rank_K, found.z_B) & (rank_K < size)).to(a_RK.dtype)
+    reach_RK = reach_RK * share_R[:, None]
+    return Phase(reach_RK * found.active_BK, reach_RK if sloped else None, found.z_B, found.mode_B)
+
+
 def bernoulli_sample(field_BD: Tensor, noise: Noise) -> Tensor:
     """v ~ Bernoulli(s(field))."""
+    if compiled.runs_on(field_BD):
+        return compiled.sample_bernoulli(field_BD, draws(noise, *field_BD.shape))
     if not has_kernels(field_BD):
-        sample = compiled.sample_bernoulli if compiled.runs_on(field_BD) else reference.sample_bernoulli
-        return sample(field_BD, noise(*field_BD.shape))
+        return reference.sample_bernoulli(field_BD, noise(*field_BD.shape))
     if isinstance(noise, KeyedStream):
         return fused.visible_sample_keyed(field_BD, *noise.next_key())
     return fused.visible_sample(field_BD, noise(*field_BD.shape))
@@ -109,7 +137,7 @@ def label_contrast(
 
 def draws(noise: Noise, *shape: int) -> Draws:
     """Uniforms for a kernel, or the key it draws them from itself."""
-    return noise.next_key() if isinstance(noise, KeyedStream) else noise(*shape)
+    return noise.next_key() if isinstance(noise, KeyedStream | CountedStream) else noise(*shape)
 
 
 def tally_(sums: Tensor, mode_B: Tensor) -> None:

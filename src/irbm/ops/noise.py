@@ -52,9 +52,13 @@ class CountedStream:
         self._key = int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest())
         self._calls = 0
 
-    def __call__(self, *shape: int) -> Tensor:
+    def next_key(self) -> Key:
+        """What a kernel needs to draw the uniforms of one call."""
         self._calls += 1
-        return compiled.uniforms(self._key, self._calls, shape)
+        return Key(self._key, self._calls)
+
+    def __call__(self, *shape: int) -> Tensor:
+        return compiled.uniforms(*self.next_key(), shape)
 
 
 class KeyedStream:

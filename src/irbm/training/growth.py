@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from irbm.models import Machine
-from irbm.ops import counting, dispatch
+from irbm.ops import compiled, counting, dispatch
 
 PRUNE_BELOW = 0.1  # of the mean norm, sec. 3.3
 
@@ -16,6 +16,9 @@ def update_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
     """
     if dispatch.has_kernels(size):
         counting.grow_(size, z_pos_B, z_neg_N, limit)
+        return
+    if compiled.counts_on(size.device):
+        compiled.grow_(size, z_pos_B, z_neg_N, limit)
         return
     if len(z_pos_B) != len(z_neg_N):
         pairs = torch.arange(max(len(z_pos_B), len(z_neg_N)), device=size.device)

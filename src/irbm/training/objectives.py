@@ -45,10 +45,9 @@ def generative(
     v_ND, y_N = advance_(chains, machine, v_BD, y_B, noise, settings.gibbs_steps)
     v_RD = torch.cat([v_BD, v_ND])  # data, then samples: one batch for both phases
     y_R = None if y_B is None or y_N is None else torch.cat([y_B, y_N])
-    hidden = machine.hidden(v_RD, y_R, noise)
-    reach_RK = _reach_of(machine, hidden.z_B) if settings.gradient == "sampled" else hidden.reach_BK
-    found = machine.phase_gradients(v_RD, y_R, reach_RK, hidden.active_BK, _shares(v_BD, v_ND))
-    return Phases(found, hidden.z_B[:n], hidden.z_B[n:], hidden.mode_B[:n])
+    sampled = settings.gradient == "sampled"
+    found, z_R, mode_R = machine.phases(v_RD, y_R, _shares(v_BD, v_ND), noise, sampled=sampled)
+    return Phases(found, z_R[:n], z_R[n:], mode_R[:n])
 
 
 def _shares(v_BD: Tensor, v_ND: Tensor) -> Tensor:

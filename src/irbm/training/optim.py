@@ -4,6 +4,7 @@ Parameters are visited by name; rows of ``ROWS`` belong to hidden units and foll
 """
 
 from dataclasses import dataclass, replace
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -75,7 +76,10 @@ def rate(settings: Settings, step: Tensor) -> Tensor:
 def update_(machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings) -> None:
     """One descent step along the gradients, in place, within the constraints on weights."""
     if state.squares and not state.velocity and dispatch.has_kernels(machine.weights):
-        _update_fused_(machine, state, gradients, settings)
+        _update_by_(fused, machine, state, gradients, settings)
+        return
+    if state.squares and not state.velocity and compiled.runs_on(machine.weights):
+        _update_by_(compiled, machine, state, gradients, settings)
         return
     lr = rate(settings, state.step).to(machine.weights.dtype)
     for name, gradient in gradients._asdict().items():
@@ -84,7 +88,7 @@ def update_(machine: Machine, state: OptimizerState, gradients: Gradients, setti
         if name in WEIGHTS:
             _update_weights_(name, getattr(machine, name), gradient, lr, state, settings)
         else:
-            _update_bias_(name, getattr(machine, name), gradient, lr, state, settings)
+            getattr(machine, name).sub_(_descent(name, gradient, lr, state, settings))  # no bias is kept small
     state.age_K.add_(machine.trained.long())
     state.step.add_(1)
 
@@ -94,12 +98,6 @@ def _update_weights_(
 ) -> None:
     """Descent with L2; then L1 by soft threshold at the global rate, so that weights reach zero; then the row norms."""
     bound = _bound(name, settings)
-    if state.squares and not state.velocity and compiled.runs_on(weights):
-        compiled.update_weights_(
-            weights, gradient.contiguous(), state.squares[name], state.age_K, lr, settings.l1, settings.l2, bound,
-            warm_up=WARM_UP[settings.objective], epsilon=EPSILON,
-        )  # fmt: skip
-        return
     if settings.l2:
         gradient = gradient + settings.l2 * weights
     weights.sub_(_descent(name, gradient, lr, state, settings))
@@ -114,8 +112,10 @@ def _bound(name: str, settings: Settings) -> float | None:
     return settings.max_norm if name == "weights" else settings.label_max_norm
 
 
-def _update_fused_(machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings) -> None:
-    """The same for AdaGrad, in one launch for each matrix and one for both biases."""
+def _update_by_(
+    kernels: ModuleType, machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings
+) -> None:
+    """The same for AdaGrad by one kernel for each matrix and one for both biases."""
     lr = settings.learning_rate
 
     def of(name: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -123,31 +123,16 @@ def _update_fused_(machine: Machine, state: OptimizerState, gradients: Gradients
 
     for name in WEIGHTS:
         if getattr(gradients, name) is not None:
-            fused.update_weights_(
+            kernels.update_weights_(
                 *of(name), state.age_K, lr, settings.l1, settings.l2, _bound(name, settings),
                 warm_up=WARM_UP[settings.objective], epsilon=EPSILON,
             )  # fmt: skip
     if gradients.label_bias is not None and machine.label_bias is not None:
         machine.label_bias.sub_(_descent("label_bias", gradients.label_bias, lr, state, settings))
-    fused.update_biases_(
+    kernels.update_biases_(
         of("hidden_bias"), of("visible_bias"), state.age_K, machine.size, state.step, lr,
         warm_up=WARM_UP[settings.objective], epsilon=EPSILON,
     )  # fmt: skip
-
-
-def _update_bias_(
-    name: str, bias: Tensor, gradient: Tensor, lr: Tensor, state: OptimizerState, settings: Settings
-) -> None:
-    """Descent and nothing else: no bias is kept small."""
-    if state.squares and not state.velocity and compiled.runs_on(bias):
-        warm_up = WARM_UP[settings.objective] if name in ROWS else 0
-        rows = (-1, 1) if name in ROWS else (1, -1)
-        parameter, slope, squares = (t.view(rows) for t in (bias, gradient.contiguous(), state.squares[name]))
-        compiled.update_weights_(
-            parameter, slope, squares, state.age_K, lr, 0.0, 0.0, None, warm_up=warm_up, epsilon=EPSILON
-        )
-    else:
-        bias.sub_(_descent(name, gradient, lr, state, settings))
 
 
 def _descent(name: str, gradient: Tensor, lr: Tensor | float, state: OptimizerState, settings: Settings) -> Tensor:

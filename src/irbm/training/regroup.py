@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.ops import counting
+from irbm.ops import compiled, counting
 from irbm.ops.noise import KeyedStream, Noise
 
 FIRST_EPOCHS = 10  # the schedule mixes greedily until then
@@ -63,6 +63,9 @@ def mix_(order_K: Tensor, size: Tensor, limits: Tensor, noise: Noise) -> None:
 
 def shuffle_(order_K: Tensor, length: Tensor, u_K: Tensor) -> None:
     """Permute the first ``length`` positions uniformly, in place; the others stay."""
+    if compiled.runs_on(u_K):
+        compiled.shuffle_(order_K, int(length), u_K)
+        return
     position_K = torch.arange(len(order_K), device=order_K.device)
     key_K = torch.where(position_K < length, u_K.double(), position_K + 1.0)
     order_K.copy_(order_K[torch.argsort(key_K, stable=True)])
