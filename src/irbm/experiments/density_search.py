@@ -19,7 +19,7 @@ from irbm.experiments.paper import CALTECH, DIGITS, MNIST, TITLES
 from irbm.experiments.results import judged, stamp, write_json
 from irbm.experiments.table1 import CLASSIC, ORDINARY, RP
 
-BUDGET = 2000  # points of the longest path of annealing: enough to tell settings apart that differ by nats
+BUDGET = 500  # points of the longest path of annealing: enough to tell settings apart that differ by nats
 EPOCHS = {CALTECH: 500, MNIST: 50, DIGITS: 10}  # fewer than table 1 trains for: what learns fast is seen, no more
 # Rate and weight of L1. The paper's own come first.
 CANDIDATES: dict[str, dict[str, list[tuple[float, float]]]] = {

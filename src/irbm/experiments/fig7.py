@@ -26,7 +26,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 PAPER = {"RP L1 ADA": 501, "RP L2 ADA": 588, "ordinary L1 ADA": 566, "ordinary L2 ADA": 805}  # N_h at the end
 POINTS = {MNIST: tuple(range(100, 1001, 100)), DIGITS: (10, 30)}  # epochs; the paper looks at every 50th
-BUDGET = 1000  # points of the longest path of annealing: many estimates, none of which decides anything
+BUDGET = 500  # points of the longest path of annealing: many estimates, none of which decides anything
 QUICK_SIZE = 14  # hidden units at most, so that they can be enumerated
 
 

@@ -32,8 +32,8 @@ class Effort:
     greedy_candidates: tuple[int, ...]  # of CD from the greedy units, which are a good start; 0: these themselves
     sizes: dict[str, int]  # of the models that do not choose it
     chain_candidates: tuple[int, ...] = ()  # epochs of the row with many persistent chains; CD has none
-    choice_budget: int = 2000  # points of the longest path of annealing
-    full_budget: int = 16_000
+    choice_budget: int = 500  # points of the longest path of annealing
+    full_budget: int = 4000
     max_components: int | None = None
 
 
