@@ -17,7 +17,7 @@ from irbm.training import Settings, Trainer, TrainingState
 
 OUT = "results/discriminative_cost.json"
 BATCH = 100
-STEPS = 12
+STEPS = 40
 SIZES = {"n_visible": 784, "n_classes": 10, "n_hidden": 400}
 OVER = {"n_hidden": [100, 200, 400, 800, 1600], "n_classes": [5, 10, 20, 50, 101], "n_visible": [98, 196, 392, 784]}
 OTHERS = [{"n_visible": 64, "n_classes": 10, "n_hidden": 200}, {"n_visible": 784, "n_classes": 101, "n_hidden": 700}]
