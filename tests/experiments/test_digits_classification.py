@@ -1,6 +1,10 @@
 """What the digits experiment may see, and how it counts."""
 
+import json
+from concurrent.futures import Future
+
 import numpy as np
+import pytest
 
 from irbm import InfiniteRBMClassifier, data
 from irbm.experiments import digits_classification as digits
@@ -53,14 +57,34 @@ def test_errors_of_a_fold_are_the_mean_over_the_last_passes(monkeypatch):
     assert digits.fold_errors(ONE, settings, 2, 7) == np.mean(wrong[2:])
 
 
-def test_the_best_by_one_seed_are_tried_again_and_the_best_of_them_by_all_seeds_comes_first(monkeypatch):
-    rates = {0: {"a": 0.05, "b": 0.04, "c": 0.06, "d": 0.03}, 1: {"b": 0.05, "d": 0.07}, 2: {"b": 0.04, "d": 0.06}}
-    monkeypatch.setattr(digits, "CANDIDATES", [{"name": name} for name in "abcd"])
-    monkeypatch.setattr(digits, "FINALISTS", 2)
-    monkeypatch.setattr(digits, "SEEDS", 3)
-    monkeypatch.setattr(
-        digits, "cross_validated", lambda pool, cuts, candidates, seed: [rates[seed][c["name"]] for c in candidates]
-    )
-    found = digits.search(None, ONE)
-    assert [t["settings"]["name"] for t in found] == ["b", "d", "a", "c"]
-    assert found[0]["errors"] == [0.04, 0.05, 0.04]
+class Here:
+    """A pool that does the work where it stands, and says what it was asked for."""
+
+    def __init__(self, results):
+        self.results, self.asked = results, []
+
+    def submit(self, function, cuts, settings, fold, seed):
+        self.asked.append((settings["name"], fold, seed))
+        job = Future()
+        job.set_result(self.results[settings["name"]])
+        return job
+
+
+def test_the_setting_with_the_fewest_errors_over_the_folds_comes_first_and_folds_have_seeds_of_their_own():
+    pool = Here({"a": 3.0, "b": 1.5, "c": 2.0})
+    candidates = [{"name": name} for name in "abc"]
+    found = digits.search(pool, ONE, candidates)
+    assert [t["settings"]["name"] for t in found] == ["b", "c", "a"]
+    assert found[0]["cross_validation_error"] == pytest.approx(5 * 1.5 / 1501)
+    assert pool.asked == [(name, fold, fold) for name in "abc" for fold in range(5)]
+
+
+def test_a_search_is_not_repeated_for_the_same_candidates(tmp_path):
+    assert digits.known_inputs(str(tmp_path / "none.json")) == {}
+    candidates = [{"l1": 0.1}, {"l1": 0.2}]
+    known = {"candidates": [{"settings": c, "cross_validation_error": 0.1} for c in reversed(candidates)]}
+    (tmp_path / "found.json").write_text(json.dumps({"inputs": {"one cut": known}}))
+    known = digits.known_inputs(str(tmp_path / "found.json"))["one cut"]
+    assert digits.searched(known, candidates) == known["candidates"]
+    assert digits.searched(known, [{"l1": 0.1}, {"l1": 0.3}]) == []
+    assert digits.searched({}, candidates) == []

@@ -49,6 +49,9 @@ NAMED: dict[str, dict[str, Any]] = {
     # What validation chose over the paper's rates and L1, and the same learned from shifted images too.
     "hybrid_searched": {"objective": "hybrid"},
     "hybrid_shifted": {"objective": "hybrid", "shifts": True},
+    # Nearly all units are mixed in every step, so that nearly all take part, and growth ends only where it must.
+    "hybrid_wide": {"objective": "hybrid", "regroup": 0.95, "max_components": 1000},
+    "hybrid_wide_shifted": {"objective": "hybrid", "regroup": 0.95, "max_components": 1000, "shifts": True},
     "classrbm": {"objective": "discriminative", "n_components": 500},
     "classrbm_hybrid": {"objective": "hybrid", "alpha": 0.01, "n_components": 1500},
     # Fig. 11: the first five epochs, by three rules for the rate.

@@ -1,7 +1,8 @@
 """A search for the settings of hybrid training, over the paper's ranges (sec. 4.3), by the validation split alone.
 
-``python -m irbm.experiments.search --dataset caltech101_silhouettes`` writes results/search_DATASET.json.
-The test split is not looked at: ``irbm.experiments.classification`` does that for the settings that win here.
+``python -m irbm.experiments.search --dataset caltech101_silhouettes`` writes results/search_DATASET.json. Candidates
+that the file already has are not tried again. The test split is not looked at: ``irbm.experiments.classification`` does
+that for the settings that win here.
 """
 
 import argparse
@@ -10,12 +11,15 @@ from typing import Any
 
 import torch
 
-from irbm.experiments.classification import load, train
+from irbm.experiments.classification import known_runs, load, train
 from irbm.experiments.results import processes, write_json
 
 # Changes to the paper's best settings: along the axes that it searched, and along others. A number of epochs among them
 # wins over the flag: with shifted images an epoch has five times as many steps.
 SHIFTED = {"shifts": True, "n_iter": 20}
+# Nearly all units are mixed in every step, so that nearly all take part, and growth ends only where it must.
+WIDE = {"regroup": 0.95, "max_components": 1000}
+SLOWER = {"learning_rate": 0.02, "l1": 3e-4}
 CANDIDATES: dict[str, list[dict[str, Any]]] = {
     "binarized_mnist": [
         {},
@@ -34,21 +38,30 @@ CANDIDATES: dict[str, list[dict[str, Any]]] = {
         SHIFTED,
         SHIFTED | {"l1": 1e-5},
         SHIFTED | {"l1": 1e-5, "alpha": 0.02},
+        WIDE | SHIFTED,
+        WIDE | SHIFTED | {"l1": 1e-5},
+        WIDE,
+        WIDE | SHIFTED | {"max_components": 600},
+        WIDE | {"l1": 1e-5, "alpha": 0.01},
     ],
     "caltech101_silhouettes": [
         {},
         {"learning_rate": 0.02},
-        {"learning_rate": 0.02, "l1": 3e-4},
-        {"learning_rate": 0.02, "l1": 3e-4, "alpha": 0.05},
+        SLOWER,
+        SLOWER | {"alpha": 0.05},
         {"learning_rate": 0.05, "l1": 3e-4},
         {"learning_rate": 0.05, "l1": 3e-4, "alpha": 0.05},
         {"learning_rate": 0.05, "l1": 1e-4, "alpha": 0.05},
         {"learning_rate": 0.02, "l1": 1e-4, "alpha": 0.1},
         {"l1": 3e-4, "alpha": 0.05},
-        {"n_components": 1000, "learning_rate": 0.02, "l1": 3e-4},
-        {"shifts": True, "n_iter": 60, "learning_rate": 0.02, "l1": 3e-4},
-        {"shifts": True, "n_iter": 60, "learning_rate": 0.02, "l1": 3e-4, "alpha": 0.05},
+        SLOWER | {"n_components": 1000},
+        SLOWER | {"shifts": True, "n_iter": 60},
+        SLOWER | {"shifts": True, "n_iter": 60, "alpha": 0.05},
         {"shifts": True, "n_iter": 60, "learning_rate": 0.05, "l1": 1e-4, "alpha": 0.05},
+        WIDE | SLOWER,
+        WIDE | SLOWER | {"alpha": 0.05},
+        WIDE | SLOWER | {"shifts": True, "n_iter": 60},
+        WIDE | SLOWER | {"shifts": True, "n_iter": 60, "alpha": 0.05},
     ],
 }
 
@@ -66,13 +79,14 @@ def main() -> None:
     args = parser.parse_args()
     out = args.out or f"results/search_{args.dataset}.json"
     options = {"device": args.device, "rows": args.rows, "seconds": args.seconds, "test": False}
-    runs: list[dict[str, Any]] = []
-    length = {"n_iter": args.n_iter}
+    runs, length = known_runs(out), {"n_iter": args.n_iter}
+    known = [(run["change"], run["seed"]) for run in runs]
     with processes(args.jobs) as pool:
         jobs = {
             pool.submit(train, args.dataset, "hybrid", seed, changes=length | change, **options): change
             for seed in map(int, args.seeds.split(","))
             for change in CANDIDATES[args.dataset]
+            if (change, seed) not in known
         }
         for job in as_completed(jobs):  # written after each, so that an end before the last loses little
             runs.append({"change": jobs[job], **job.result()})
