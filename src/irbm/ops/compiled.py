@@ -275,10 +275,29 @@ def _activity(a_K, beta_K, small_K, gain_K):
 
 
 @_jit
-def _depths(gain_K, order_K, t_K):
-    """t_k for each position. Eqs. 4-5."""
-    t = 0.0
+def _raise(t_K, by):
     for k in range(len(t_K)):
+        t_K[k] += by
+
+
+@_jit
+def _depths(gain_K, order_K, t_K):
+    """t_k for each position, eqs. 4-5: in quarters side by side, because a sum must wait for the one before."""
+    Q = len(t_K) // 4
+    a_Q, b_Q, c_Q, d_Q = order_K[:Q], order_K[Q : 2 * Q], order_K[2 * Q : 3 * Q], order_K[3 * Q : 4 * Q]
+    ta_Q, tb_Q, tc_Q, td_Q = t_K[:Q], t_K[Q : 2 * Q], t_K[2 * Q : 3 * Q], t_K[3 * Q : 4 * Q]
+    a = b = c = d = 0.0
+    for k in range(Q):
+        a += gain_K[a_Q[k]]
+        b += gain_K[b_Q[k]]
+        c += gain_K[c_Q[k]]
+        d += gain_K[d_Q[k]]
+        ta_Q[k], tb_Q[k], tc_Q[k], td_Q[k] = a, b, c, d
+    _raise(tb_Q, a)
+    _raise(tc_Q, a + b)
+    _raise(td_Q, a + b + c)
+    t = a + b + c + d
+    for k in range(4 * Q, len(t_K)):
         t += gain_K[order_K[k]]
         t_K[k] = t
 
@@ -319,17 +338,35 @@ def _weights(t_K, peak, w_K):
 @_jit
 def _suffixes(w_K, beyond, deeper_K):
     """Sums of the weights from each position on: the deep end first, so that small probabilities keep their digits."""
-    deeper = beyond
-    for k in range(len(w_K) - 1, -1, -1):
-        deeper += w_K[k]
-        deeper_K[k] = deeper
+    Q = len(w_K) // 4
+    a_Q, b_Q, c_Q, d_Q = w_K[:Q], w_K[Q : 2 * Q], w_K[2 * Q : 3 * Q], w_K[3 * Q : 4 * Q]
+    sa_Q, sb_Q, sc_Q, sd_Q = deeper_K[:Q], deeper_K[Q : 2 * Q], deeper_K[2 * Q : 3 * Q], deeper_K[3 * Q : 4 * Q]
+    a = b = c = 0.0
+    d = beyond
+    for k in range(len(w_K) - 1, 4 * Q - 1, -1):
+        d += w_K[k]
+        deeper_K[k] = d
+    for k in range(Q - 1, -1, -1):
+        a += a_Q[k]
+        b += b_Q[k]
+        c += c_Q[k]
+        d += d_Q[k]
+        sa_Q[k], sb_Q[k], sc_Q[k], sd_Q[k] = a, b, c, d
+    _raise(sc_Q, d)
+    _raise(sb_Q, d + c)
+    _raise(sa_Q, d + c + b)
 
 
 @_jit
-def _table(gain_K, order_K, kind, tail, t_K, w_K, deeper_K):
-    """The z-table over positions, and what is proportional to P(z >= k | v); returned, that of z beyond the table."""
+def _table(gain_K, order_K, size, kind, tail, t_K, w_K, deeper_K):
+    """The z-table over positions, and what is proportional to P(z >= k | v).
+
+    Returned, that of z beyond the table, and the largest t of z <= l.
+    """
     _depths(gain_K, order_K, t_K)
-    peak = _largest(t_K)
+    top = _largest(t_K[:size])
+    rest = _largest(t_K[size:])
+    peak = rest if rest > top else top
     beyond = 0.0
     if kind == INFINITE:
         t_tail = t_K[-1] + tail
@@ -337,7 +374,7 @@ def _table(gain_K, order_K, kind, tail, t_K, w_K, deeper_K):
         beyond = float(_exp(F32(t_tail - peak)))
     _weights(t_K, peak, w_K)
     _suffixes(w_K, beyond, deeper_K)
-    return beyond
+    return beyond, top
 
 
 @_jit
@@ -360,7 +397,7 @@ def _switch(small_K, a_K, u_K, rank_K, z, h_K):
 
 @_jit
 def _ranks(order_K):
-    rank_K = np.empty(len(order_K), np.int32)
+    rank_K = np.empty(len(order_K), np.uint32)
     for k in range(len(order_K)):
         rank_K[order_K[k]] = k
     return rank_K
@@ -384,7 +421,7 @@ def _hidden_sample_rows(first, last, a_BK, order_K, beta_K, size, kind, tail, u_
         _activity(a_BK[b], beta_K, small_K, gain_K)
         z = size
         if kind != FIXED:
-            beyond = _table(gain_K, order_K, kind, tail, t_K, w_K, deeper_K)
+            beyond, _ = _table(gain_K, order_K, size, kind, tail, t_K, w_K, deeper_K)
             z = _inverted(deeper_K, beyond, u_B[b] if len(u_B) else _draw_one(call, U64(b), k0, k1))
         z_B[b] = z
         _switch(small_K, a_BK[b], u_K, rank_K, z, h_BK[b])
@@ -426,14 +463,19 @@ def _hidden_sampled(
 
 
 @_jit
-def _reach(deeper_K, order_K, size, p_K, reach_K):
-    """P(z >= position of i | v) by unit, 0 for padding. Eq. 16."""
+def _survive(deeper_K, p_K):
+    """P(z >= k | v) by position. Eq. 16."""
     share = 1.0 / deeper_K[0]
-    for k in range(len(deeper_K)):
+    for k in range(len(p_K)):
         p = deeper_K[k] * share
         p_K[k] = F32(0.0 if p < NEGLIGIBLE else p)
-    for k in range(size):  # padding stands behind the trained units
-        reach_K[order_K[k]] = p_K[k]
+
+
+@_jit
+def _placed(p_K, rank_K, reach_K):
+    """By unit what is by position."""
+    for i in range(len(reach_K)):
+        reach_K[i] = p_K[rank_K[i]]
 
 
 @_jit
@@ -446,22 +488,22 @@ def _activate(a_K, small_K, active_K):
 @_jit
 def _hidden_reach_rows(first, last, a_BK, order_K, beta_K, size, kind, tail, u_B, reach_BK, active_BK, z_B, mode_B):
     K = a_BK.shape[1]
+    rank_K = _ranks(order_K)
     limit = K if kind == INFINITE else size
-    single_3K, double_2K = np.empty((3, K), np.float32), np.empty((2, K), np.float64)
-    small_K, gain_K, w_K = single_3K[0], single_3K[1], single_3K[2, :limit]
+    single_4K, double_2K = np.empty((4, K), np.float32), np.empty((2, K), np.float64)
+    small_K, gain_K, w_K, p_K = single_4K[0], single_4K[1], single_4K[2, :limit], single_4K[3]
     t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+    p_K[:size], p_K[size:] = ONE, ZERO
     for b in range(first, last):
         _activity(a_BK[b], beta_K, small_K, gain_K)
         _activate(a_BK[b], small_K, active_BK[b])
-        reach_BK[b] = ZERO
-        if kind == FIXED:
-            reach_BK[b, :size] = ONE
-            z_B[b] = mode_B[b] = size
-        else:
-            beyond = _table(gain_K, order_K, kind, tail, t_K, w_K, deeper_K)
+        z_B[b] = mode_B[b] = size
+        if kind != FIXED:
+            beyond, top = _table(gain_K, order_K, size, kind, tail, t_K, w_K, deeper_K)
             z_B[b] = _inverted(deeper_K, beyond, u_B[b])
-            mode_B[b] = 1 + _first(t_K[:size], _largest(t_K[:size]))
-            _reach(deeper_K, order_K, size, w_K, reach_BK[b])
+            mode_B[b] = 1 + _first(t_K[:size], top)
+            _survive(deeper_K, p_K[:size])
+        _placed(p_K, rank_K, reach_BK[b])
 
 
 def _hidden_reach_parts(n, parts, *rest):
@@ -491,10 +533,9 @@ def hidden_reach(
 
 
 @_jit
-def _weigh(reach_K, active_K, share, on_K):
+def _weigh(p_K, rank_K, active_K, share, on_K):
     for i in range(len(on_K)):
-        reach_K[i] *= share
-        on_K[i] = reach_K[i] * active_K[i]
+        on_K[i] = p_K[rank_K[i]] * share * active_K[i]
 
 
 @_jit
@@ -502,30 +543,30 @@ def _phase_rows(
     first, last, a_RK, order_K, beta_K, size, kind, tail, u_R, key, call, share_R, sampled, on_RK, reach_RK, z_R, mode_R
 ):
     K = a_RK.shape[1]
+    rank_K = _ranks(order_K)
     limit = K if kind == INFINITE else size
     single_5K, double_2K = np.empty((5, K), np.float32), np.empty((2, K), np.float64)
-    small_K, gain_K, w_K = single_5K[0], single_5K[1], single_5K[2, :limit]
-    active_K, reach_K = single_5K[3], single_5K[4]
+    small_K, gain_K, w_K, active_K, p_K = single_5K[0], single_5K[1], single_5K[2, :limit], single_5K[3], single_5K[4]
     t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
     k0, k1 = key & WORD, key >> BITS
+    p_K[:size], p_K[size:] = ONE, ZERO
     for r in range(first, last):
         _activity(a_RK[r], beta_K, small_K, gain_K)
         _activate(a_RK[r], small_K, active_K)
-        reach_K[:] = ZERO
         z = mode = size
         if kind != FIXED:
-            beyond = _table(gain_K, order_K, kind, tail, t_K, w_K, deeper_K)
+            beyond, top = _table(gain_K, order_K, size, kind, tail, t_K, w_K, deeper_K)
             z = _inverted(deeper_K, beyond, u_R[r] if len(u_R) else _draw_one(call, U64(r), k0, k1))
-            mode = 1 + _first(t_K[:size], _largest(t_K[:size]))
-        if kind == FIXED or sampled:
-            for k in range(min(z, size)):
-                reach_K[order_K[k]] = ONE
-        else:
-            _reach(deeper_K, order_K, size, w_K, reach_K)
-        _weigh(reach_K, active_K, share_R[r], on_RK[r])
+            mode = 1 + _first(t_K[:size], top)
+            if sampled:
+                p_K[: min(z, size)], p_K[min(z, size) :] = ONE, ZERO
+            else:
+                _survive(deeper_K, p_K[:size])
         z_R[r], mode_R[r] = z, mode
+        _weigh(p_K, rank_K, active_K, share_R[r], on_RK[r])
         if len(reach_RK):
-            reach_RK[r] = reach_K
+            _placed(p_K, rank_K, reach_RK[r])
+            reach_RK[r] *= share_R[r]
 
 
 def _phase_parts(n, parts, *rest):
