@@ -203,6 +203,13 @@ class TestCounting:
         compiled.shuffle_(order, length, u)
         assert torch.equal(order, expected)
 
+    @pytest.mark.parametrize("B", [1, 100, 1500])
+    def test_the_sums_are_those_of_the_likeliest_z(self, B):
+        mode, sums = torch.randint(1, 700, (B,), generator=torch.Generator().manual_seed(B)), torch.tensor([3.0, 5.0])
+        sums = sums.double()
+        compiled.tally_(sums, mode)
+        assert sums.tolist() == [3 + int(mode.sum()), 5 + int(mode.max())]
+
     @pytest.mark.parametrize(
         ("z_pos", "z_neg", "limit", "expected"),
         [

@@ -794,13 +794,19 @@ def annealed_sample(
 # -- the update ---------------------------------------------------------------------------------------------------
 
 
+@_inlined
+def _descended(weight, slope, squares, young, rate, epsilon):
+    """A parameter after one AdaGrad step, at the plain rate while it is young."""
+    return weight - rate * slope / (ONE if young else np.sqrt(squares) + epsilon)
+
+
 @_jit
 def _descend(weight_D, gradient_D, squares_D, young, rate, threshold, l2, epsilon):
-    """One row of an AdaGrad step, at the plain rate while it is young; then the soft threshold of L1."""
+    """One row of an AdaGrad step; then the soft threshold of L1."""
     for j in range(len(weight_D)):
         slope = gradient_D[j] + l2 * weight_D[j]
         squares = squares_D[j] + slope * slope
-        moved = weight_D[j] - rate * slope / (ONE if young else np.sqrt(squares) + epsilon)
+        moved = _descended(weight_D[j], slope, squares, young, rate, epsilon)
         # Comparisons that are false for NaN keep it.
         shrunk = abs(moved) - threshold
         shrunk = ZERO if shrunk < ZERO else shrunk
@@ -875,9 +881,9 @@ def _update_biases(
     age_K, size, step, rate, warm_up, epsilon,
 ):  # fmt: skip
     for i in range(len(hidden_K)):
-        one = slice(i, i + 1)
-        young = age_K[i] < warm_up
-        _descend(hidden_K[one], hidden_gradient_K[one], hidden_squares_K[one], young, rate, ZERO, ZERO, epsilon)
+        slope = hidden_gradient_K[i]
+        hidden_squares_K[i] += slope * slope
+        hidden_K[i] = _descended(hidden_K[i], slope, hidden_squares_K[i], age_K[i] < warm_up, rate, epsilon)
     _descend(visible_D, visible_gradient_D, visible_squares_D, False, rate, ZERO, ZERO, epsilon)
     age_K[:size] += 1
     step[0] += 1
@@ -901,8 +907,34 @@ def update_biases_(
 
 
 @_jit
+def _by_size(u_M):
+    """Places of uniforms from the smallest on, of equal ones the first first.
+
+    Counted into M bins, where they are nearly in order, and then moved past larger neighbours.
+    """
+    M = len(u_M)
+    start_M = np.zeros(M + 1, np.int64)
+    for m in range(M):
+        start_M[int(u_M[m] * M) + 1] += 1
+    for m in range(M):
+        start_M[m + 1] += start_M[m]
+    place_M = np.empty(M, np.int64)
+    for m in range(M):
+        bin_ = int(u_M[m] * M)
+        place_M[start_M[bin_]] = m
+        start_M[bin_] += 1
+    for i in range(1, M):
+        place, j = place_M[i], i
+        while j > 0 and u_M[place_M[j - 1]] > u_M[place]:
+            place_M[j] = place_M[j - 1]
+            j -= 1
+        place_M[j] = place
+    return place_M
+
+
+@_jit
 def _shuffle(order_K, length, u_K):
-    order_K[:length] = order_K[:length][np.argsort(u_K[:length], kind="mergesort")]
+    order_K[:length] = order_K[:length][_by_size(u_K[:length])]
 
 
 def shuffle_(order_K: Tensor, length: int, u_K: Tensor) -> None:
@@ -924,6 +956,21 @@ def grow_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
     units = int(size)
     if units < limit and _pair_beyond(_array(z_pos_B), _array(z_neg_N), units):
         size.add_(1)
+
+
+@_jit
+def _tally(sums, mode_B):
+    total, largest = 0, 0
+    for b in range(len(mode_B)):
+        total += mode_B[b]
+        largest = max(largest, mode_B[b])
+    sums[0] += total
+    sums[1] += largest
+
+
+def tally_(sums: Tensor, mode_B: Tensor) -> None:
+    """Add a batch's sum of likeliest z, and its maximum, to the two sums (float64)."""
+    _tally(sums.numpy(), _array(mode_B))
 
 
 def _places(order_K: Tensor) -> Any:
