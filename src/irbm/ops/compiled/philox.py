@@ -20,6 +20,7 @@ WORD, BITS, SPARE = U64(0xFFFFFFFF), U64(32), U64(8)
 MULTIPLIERS = U64(0xD2511F53), U64(0xCD9E8D57)
 WEYL = U64(0x9E3779B9), U64(0xBB67AE85)
 RESOLUTION = F32(2.0**-24)
+LEAST = F32(2.0**-25)  # no uniform is 0, as in ``kernels.LEAST``
 QUARTER = 256  # counters of a block: each gives one draw to each quarter of it
 FOR_UNITS, FOR_Z = U64(0), U64(1)  # the last part of the counter
 
@@ -35,7 +36,7 @@ def _round(c0, c1, c2, c3, k0, k1, i):
 
 @inlined
 def _as_uniform(word):
-    return F32(np.int32(word >> SPARE)) * RESOLUTION
+    return max(F32(np.int32(word >> SPARE)) * RESOLUTION, LEAST)
 
 
 @inlined
@@ -110,7 +111,7 @@ def row_uniforms(B: int, K: int, key: Seed, call: int) -> tuple[Tensor, Tensor]:
 
 
 def uniforms(key: Seed, call: int, shape: tuple[int, ...]) -> Tensor:
-    """Uniforms in [0, 1) with 24 bits: the ``call``-th draw of a stream with a 64-bit key, both below 2^32 blocks."""
+    """Uniforms in (0, 1) with 24 bits: the ``call``-th draw of a stream with a 64-bit key, both below 2^32 blocks."""
     u = np.empty(shape, np.float32)
     _uniforms(u.size, -(-u.size // (4 * QUARTER)), u.reshape(-1), U64(int(key)), U64(call))
     return torch.from_numpy(u)
