@@ -20,7 +20,7 @@ from irbm.evaluation.estimate import estimate
 from irbm.evaluation.permutations import free_energies
 from irbm.experiments import paper
 from irbm.experiments.known import machines
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.results import place, stamp, write_json
 from irbm.experiments.trust import NAIVE_CHAINS, NAIVE_POINTS, naive
 from irbm.files import write_bytes
 from irbm.models import Infinite
@@ -28,6 +28,7 @@ from irbm.training import Trainer, TrainingState
 from irbm.training.initial import initial_machine
 
 EPOCHS = {"binarized_mnist": 50, "caltech101_silhouettes": 100}
+NAIVE_LENGTH = 10_000  # points of the naive paths to trained machines
 LENGTHS = (100, 300, 1000, 3000)  # points of the naive paths to the known machine
 DOCS = File("docs")
 
@@ -194,7 +195,7 @@ def main() -> None:
     parser.add_argument("dataset", nargs="?", choices=list(EPOCHS))
     parser.add_argument("--n-iter", type=int)
     parser.add_argument("--rows", type=int, help="train on the first examples alone, to try things out")
-    parser.add_argument("--points", type=int, default=10_000, help="temperatures of the naive estimate")
+    parser.add_argument("--points", type=int, default=NAIVE_LENGTH, help="temperatures of the naive estimate")
     parser.add_argument("--budget", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -205,9 +206,10 @@ def main() -> None:
         write_bytes(DOCS / "likelihoods.md", page().encode())
         return
     found = trap(args) if args.what == "trap" else run(args.dataset, args)
-    name = "trap" if args.what == "trap" else args.dataset
+    name = "likelihoods_" + ("trap" if args.what == "trap" else args.dataset)
+    tried = bool(args.rows or args.n_iter or args.points != NAIVE_LENGTH)
     write_json(
-        args.out or f"results/likelihoods_{name}.json",
+        args.out or place(name, tried=tried),
         {**found, "budget": args.budget, "seed": args.seed, **stamp(args.device)},
     )
     print(json.dumps({n: v for n, v in found["ours"].items() if n != "trials"}, indent=1))
