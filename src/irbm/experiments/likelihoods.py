@@ -143,6 +143,7 @@ usual estimate of {NAIVE_POINTS} temperatures and {NAIVE_CHAINS} chains, which h
   {_trap_range()} nats there.
 - large: 784 visible and 300 hidden units of one or two filters that repeat.
 - needle: 100 visible units and 801 hidden ones, of which a single one makes a narrow mode.
+- company: 64 visible units and 264 hidden ones, of which eight make a narrow mode together that few of them do not.
 
 Which forward value to believe: root mean square error in nats, of the largest, of the largest of those with an
 effective sample size of 20 or more (the one reported), and of the largest less four standard errors:
@@ -175,8 +176,11 @@ as a bracket, with a verdict and the reason for it; `irbm evaluate` exits with s
 CLOSING = """## What is done against it
 
 - A search for modes first: sweeps of the machine from noise, from what every single filter and random sets of units ask
-  for, and from examples. The clusters of what it finds, and single states that these would miss, are the base of the
+  for, and from examples. A mixture fitted to what it finds, and single states that this would miss, are the base of the
   paths, so that chains start in every mode that was found; samples of the machine from the first rounds are added.
+- Each part of the base is a distribution of both sides: independent visibles, and hidden units that answer to their
+  means. The paths are geometric means of these and the machine, so that chains neither leave their mode on the way nor
+  begin with hidden units that know nothing of it, which is where the usual paths lose the weight of a trained machine.
 - Paths with z free and with z held deep. The value is the largest forward one; the lower end of the bracket is the
   largest less four standard errors.
 - Schedules and the weights of the base's parts come from earlier, separate runs, so that every forward value is a
