@@ -130,7 +130,7 @@ def test_a_multimodal_machine_has_states_that_no_single_flip_betters():
 
 
 def test_a_company_makes_a_state_that_few_of_it_do_not_make():
-    """Of what the eight add to the coins, half or more is gone without one of them, and all of it without four."""
+    """Eight add to the coins what none of them adds alone, nor half of them together."""
     for one in known.machines(["company"], per_kind=1):
         units = torch.nonzero((one.machine.weights != 0).sum(1) == 32)[:, 0].tolist()
         assert len(units) == 8
@@ -144,5 +144,5 @@ def test_a_company_makes_a_state_that_few_of_it_do_not_make():
         added = math.expm1(one.log_z - coins)
         assert 0.05 < added < 1000
         for unit in units:
-            assert math.expm1(log_z_without([unit]) - coins) < 0.5 * added
+            assert math.expm1(log_z_without([u for u in units if u != unit]) - coins) < 0.01
         assert math.expm1(log_z_without(units[:4]) - coins) < 0.01

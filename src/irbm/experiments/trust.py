@@ -1,7 +1,8 @@
 """How far ``log_partition("ais")`` can be trusted: its bracket and verdict on machines whose ln Z is known.
 
 ``python -m irbm.experiments.trust small`` writes results/trust_small.json, ``large`` the machines of 784 x 300 units,
-``needle`` those of 100 x 801 and ``company`` those of 64 x 264, with narrow modes. Nothing is told to the estimator but the machine. Beside it stands what is usually done.
+``needle`` those of 100 x 801 and ``company`` those of 64 x 264, with narrow modes.
+Nothing is told to the estimator but the machine. Beside it stands what is usually done.
 """
 
 import argparse
