@@ -232,10 +232,14 @@ def _coins(rng: Rng, n_visible: int, each: int, others: int) -> tuple[Array, Arr
 
 
 def _narrow_among_coins(kind: str, rng: Rng, depth: Depth, weights: Array, b: Array, units: list[int]) -> Known:
-    """What these units make when all of them are on is worth as much as all else, give or take a few nats."""
+    """What these units make when all of them are on is worth as much as all else, give or take a few nats.
+
+    To fair coins each of them, off or on, is as likely as any other.
+    """
     hidden_bias = np.zeros(len(weights))
     worth = len(b) * math.log(2) + rng.uniform(-1, 4)
-    hidden_bias[units] = (worth - np.logaddexp(0, weights[units].sum(0)).sum()) / len(units)
+    usual = weights[units].sum(1) / 2
+    hidden_bias[units] = (worth - np.logaddexp(0, weights[units].sum(0)).sum() + usual.sum()) / len(units) - usual
     return _independent(kind, _machine(depth, weights, hidden_bias, b), units)
 
 
