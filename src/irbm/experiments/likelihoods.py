@@ -176,8 +176,9 @@ as a bracket, with a verdict and the reason for it; `irbm evaluate` exits with s
 CLOSING = """## What is done against it
 
 - A search for modes first: sweeps of the machine from noise, from what every filter asks for, alone and together with
-  those most like it, from what random sets of units ask for, and from examples. A mixture fitted to what it finds, and single states that this would miss, are the base of the
-  paths, so that chains start in every mode that was found; samples of the machine from the first rounds are added.
+  those most like it, from what random sets of units ask for, and from examples. A mixture fitted to what it finds, and
+  single states that this would miss, are the base of the paths, so that chains start in every mode that was found;
+  samples of the machine from the first rounds are added.
 - Each part of the base is a distribution of both sides: independent visibles, and hidden units that answer to their
   means. The paths are geometric means of these and the machine, so that chains neither leave their mode on the way nor
   begin with hidden units that know nothing of it, which is where the usual paths lose the weight of a trained machine.
