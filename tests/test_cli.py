@@ -465,7 +465,7 @@ def test_commands_refuse_what_is_no_finished_run(irbm_, tmp_path, trained, comma
 
 @pytest.fixture
 def quick_annealing(monkeypatch):
-    for name, value in {"CHAINS": {"cpu": 60}, "SWEEPS": 20, "LADDER": 8}.items():
+    for name, value in {"CHAINS": 60, "SWEEPS": 20, "LADDER": 8}.items():
         monkeypatch.setattr(estimate, name, value)
     for room, name, value in ((modes, "STARTS", 100), (modes, "SWEEPS", 20), (ais, "PILOT_POINTS", 20)):
         monkeypatch.setattr(room, name, value)

@@ -26,7 +26,7 @@ def rows():
     machines = [known.known(KINDS[kind], known.DEPTHS[depth], seed=0, n=0) for kind, depth in pairs]
     before = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"CHAINS": {"cpu": 100}, "FIRST_POINTS": 150, "SWEEPS": 50, "LADDER": 10}.items():
+        for name, value in {"CHAINS": 100, "FIRST_POINTS": 150, "SWEEPS": 50, "LADDER": 10}.items():
             patch.setattr(record, name, value)
         for room, name, value in ((modes, "STARTS", 200), (ais, "PILOT_POINTS", 64), (trust, "NAIVE_POINTS", 200)):
             patch.setattr(room, name, value)

@@ -19,7 +19,7 @@ from irbm.evaluation.tempering import temper
 from irbm.models import Fixed, Machine
 from irbm.ops.noise import Noise, uniform_noise
 
-CHAINS = {"cpu": 400, "cuda": 1600}  # as many as a GPU carries in little more than the time of a few
+CHAINS, CHAINS_ON_GPU = 400, 1600  # as many as a GPU carries in little more than the time of a few
 PILOT_SHARE = 3  # one in so many of them runs ahead, to set schedules
 FIRST_POINTS = 500
 DEFAULT_BUDGET = 8000  # points of the longest schedule with the first number of chains, or as much work with more
@@ -130,7 +130,7 @@ def _estimate(
 ) -> LogPartition:
     noise = uniform_noise(seed, FOR_STEPS, device=machine.weights.device, dtype=machine.weights.dtype)
     most = max(2, budget or DEFAULT_BUDGET)
-    few = CHAINS[machine.weights.device.type]
+    few = CHAINS_ON_GPU if machine.weights.is_cuda else CHAINS
     n_points, n_chains = min(FIRST_POINTS, most), few
     rounds: list[Round] = []
     console = Console(stderr=True)
