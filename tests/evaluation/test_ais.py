@@ -209,8 +209,9 @@ def test_an_earlier_larger_forward_value_is_believed_and_doubted():
     assert not found.reliable
 
 
-def test_the_largest_forward_value_is_believed_whatever_its_path_and_length():
-    found = verdict([a_round(400, [100.02, 99.9], [100.1]), a_round(800, [99.95, 99.99], [100.05])], ["test"], 0.1)
+def test_the_largest_forward_value_less_its_errors_is_believed_whatever_its_path_and_length():
+    noisy = (100.04, 0.05, 40.0)  # larger, but not by more than its errors
+    found = verdict([a_round(400, [100.02, noisy], [100.1]), a_round(800, [99.95, 99.99], [100.05])], ["test"], 0.1)
     assert found.value == 100.02
     assert found.lower == pytest.approx(100.02 - record.ERRORS * 0.01)
     assert found.reliable

@@ -240,21 +240,19 @@ def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:
 
 def verdict(rounds: list[Round], paths: list[str], tol: float) -> LogPartition:
     """The bracket of the last round, widened by any earlier forward value above it, and whether to believe it."""
-    last, runs = rounds[-1], [e for r in rounds for e in r.forward]
-    floor = max(runs, key=_floor)
+    last = rounds[-1]
     # Every forward value is a stochastic lower bound: the largest, of whatever path and length, is the one to believe,
-    # but for those that a handful of chains make, which are large or small by chance.
-    best = max((e for e in runs if e.ess >= LEAST_ESS or e is floor), key=lambda e: e.value)
-    lower, upper = _floor(floor), max(last.upper, floor.value + ERRORS * floor.stderr, best.value)
+    # less what it may be large by chance.
+    best = max((e for r in rounds for e in r.forward), key=_floor)
+    lower, upper = _floor(best), max(last.upper, best.value + ERRORS * best.stderr)
     effort = f"at {last.n_points} points and {last.n_chains} chains"
     doubts = []
-    if min(best.ess, floor.ess) < LEAST_ESS:
-        few = min(best, floor, key=lambda e: e.ess)
-        doubts.append(f"the effective sample size is {few.ess:.1f} of {len(few.log_weights)}")
+    if best.ess < LEAST_ESS:
+        doubts.append(f"the effective sample size is {best.ess:.1f} of {len(best.log_weights)}")
     if last.n_points < LEAST_POINTS:
         doubts.append(f"{last.n_points} points are too few")
     if lower > last.upper:
-        doubts.append(f"{floor.n_points} points gave more than {last.n_points} points allow")
+        doubts.append(f"{best.n_points} points gave more than {last.n_points} points allow")
     if upper - lower > max(RELIABLE_WIDTH, tol):
         doubts.append(f"forward and reverse estimates stay {upper - lower:.2f} nats apart {effort}")
     elif upper - lower > RELIABLE_WIDTH:

@@ -146,7 +146,7 @@ usual estimate of {NAIVE_POINTS} temperatures and {NAIVE_CHAINS} chains, which h
 - company: 64 visible units and 264 hidden ones, of which eight make a narrow mode together that few of them do not.
 
 Which forward value to believe: root mean square error in nats, of the largest, of the largest of those with an
-effective sample size of 20 or more (the one reported), and of the largest less four standard errors:
+effective sample size of 20 or more, and of the one that is largest less four standard errors (the one reported):
 
 | suite | largest | largest of enough chains | largest less its errors |
 |---|---|---|---|
@@ -182,8 +182,8 @@ CLOSING = """## What is done against it
 - Each part of the base is a distribution of both sides: independent visibles, and hidden units that answer to their
   means. The paths are geometric means of these and the machine, so that chains neither leave their mode on the way nor
   begin with hidden units that know nothing of it, which is where the usual paths lose the weight of a trained machine.
-- Paths with z free and with z held deep. The value is the largest forward one; the lower end of the bracket is the
-  largest less four standard errors.
+- Paths with z free and with z held deep. The value is the forward one that is largest less four standard errors, and
+  that is the lower end of the bracket.
 - Schedules and the weights of the base's parts come from earlier, separate runs, so that every forward value is a
   lower bound in expectation.
 - Reverse runs start from resampled and mixed chains, from parallel tempering and from examples. The upper end is the
