@@ -1,4 +1,4 @@
-"""The estimate of record of ln Z: the largest forward value of several paths against reverse ones, and a verdict."""
+"""The estimate of record of ln Z: the largest forward value, less its errors, of several paths against reverse ones."""
 
 import math
 from collections.abc import Iterator, Sequence
