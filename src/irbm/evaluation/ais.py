@@ -18,7 +18,7 @@ from irbm.ops.reference import Heat
 PILOT_POINTS = 256
 LEAST_RECORDED = 16  # steps for which recording pays
 EVEN_SHARE = 0.2  # of a schedule's points that are spread evenly, wherever the pilot saw no variance
-EVEN_PARTS = 0.1  # of a base that its parts share evenly, whatever an earlier run saw of them
+EVEN_PARTS = 0.2  # of a base that its parts share evenly, whatever an earlier run saw of them
 
 
 @dataclass(frozen=True, eq=False)

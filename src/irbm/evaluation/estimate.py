@@ -74,19 +74,37 @@ class Round:
         return self.gap > 2 * math.hypot(self.precise.stderr, self.best.stderr)
 
     @property
-    def lower(self) -> float:
-        return _floor(self.best)
-
-    @property
     def upper(self) -> float:
-        """What the most precise value of each side allows, or more where another kind of start says more."""
-        allowed = [e.value + ERRORS * e.stderr for e in (self.best, self.precise)]
-        return max(allowed + [e.value + e.stderr for _, e in self.reverse])
+        """What the most precise reverse value allows, or more where another kind of start says more."""
+        return max([_ceiling(self.precise), *(e.value + e.stderr for _, e in self.reverse)])
 
 
 def _floor(estimate: Estimate) -> float:
     """What a forward estimate is good for as a lower bound."""
     return estimate.value - ERRORS * estimate.stderr
+
+
+def _ceiling(estimate: Estimate) -> float:
+    return estimate.value + ERRORS * estimate.stderr
+
+
+class Bracket(NamedTuple):
+    """What all rounds say: from the largest forward value to what the last round's reverse ones allow."""
+
+    best: Estimate
+    lower: float
+    upper: float
+
+    @classmethod
+    def of(cls, rounds: list[Round]) -> "Bracket":
+        # Every forward value is a stochastic lower bound: the largest, of whatever path and length, is the one to
+        # believe, less what it may be large by chance.
+        best = max((e for r in rounds for e in r.forward), key=_floor)
+        return cls(best, _floor(best), max(rounds[-1].upper, _ceiling(best)))
+
+    @property
+    def width(self) -> float:
+        return self.upper - self.lower
 
 
 def estimate(
@@ -144,8 +162,9 @@ def _estimate(
         bar.update(task, advance=1)
         while n_points * n_chains <= most * few:
             rounds.append(_round(pilots, n_points, n_chains, examples, noise))
-            bar.update(task, advance=1, description=f"ln Z in [{rounds[-1].lower:.2f}, {rounds[-1].upper:.2f}]")
-            if rounds[-1].upper - rounds[-1].lower <= tol:
+            found = Bracket.of(rounds)
+            bar.update(task, advance=1, description=f"ln Z in [{found.lower:.2f}, {found.upper:.2f}]")
+            if found.width <= tol:
                 break
             if len(rounds) <= REFITS:
                 kept = {p.path.name for p in pilots}
@@ -239,12 +258,9 @@ def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:
 
 
 def verdict(rounds: list[Round], paths: list[str], tol: float) -> LogPartition:
-    """The bracket of the last round, widened by any earlier forward value above it, and whether to believe it."""
-    last = rounds[-1]
-    # Every forward value is a stochastic lower bound: the largest, of whatever path and length, is the one to believe,
-    # less what it may be large by chance.
-    best = max((e for r in rounds for e in r.forward), key=_floor)
-    lower, upper = _floor(best), max(last.upper, best.value + ERRORS * best.stderr)
+    """The bracket, and whether to believe it."""
+    last, bracket = rounds[-1], Bracket.of(rounds)
+    best, lower, upper = bracket
     effort = f"at {last.n_points} points and {last.n_chains} chains"
     doubts = []
     if best.ess < LEAST_ESS:
@@ -253,11 +269,11 @@ def verdict(rounds: list[Round], paths: list[str], tol: float) -> LogPartition:
         doubts.append(f"{last.n_points} points are too few")
     if lower > last.upper:
         doubts.append(f"{best.n_points} points gave more than {last.n_points} points allow")
-    if upper - lower > max(RELIABLE_WIDTH, tol):
-        doubts.append(f"forward and reverse estimates stay {upper - lower:.2f} nats apart {effort}")
-    elif upper - lower > RELIABLE_WIDTH:
-        doubts.append(f"bracket of {upper - lower:.2f} nats {effort}, as wide as tol={tol:g} allows")
-    closed = f"bracket of {upper - lower:.2f} nats {effort}"
+    if bracket.width > max(RELIABLE_WIDTH, tol):
+        doubts.append(f"forward and reverse estimates stay {bracket.width:.2f} nats apart {effort}")
+    elif bracket.width > RELIABLE_WIDTH:
+        doubts.append(f"bracket of {bracket.width:.2f} nats {effort}, as wide as tol={tol:g} allows")
+    closed = f"bracket of {bracket.width:.2f} nats {effort}"
     tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"
     tried += f"; least swap rate {last.swap_rate:.2f}"
     reason = "; ".join([*(doubts or [closed]), tried])
