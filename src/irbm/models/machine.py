@@ -15,10 +15,10 @@ from torch import Tensor
 
 from irbm.models.depth import Depth, Fixed
 from irbm.models.visible import Bernoulli
-from irbm.ops import dispatch
+from irbm.ops import compiled, dispatch
 from irbm.ops import reference as ops
 from irbm.ops.dispatch import Hidden
-from irbm.ops.noise import Noise
+from irbm.ops.noise import CountedStream, Noise
 from irbm.ops.reference import Contrast
 
 # Entries (example, label, z) worked on at once, so that memory is bounded; fewer on a CPU, for its caches.
@@ -260,9 +260,18 @@ class Machine:
         clamp_label: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """``n_steps`` sweeps of ``gibbs_step``."""
+        free = y_B is None and clamp_visible is None
+        if free and isinstance(noise, CountedStream) and compiled.runs_on(self.weights):
+            return self._free_gibbs(v_BD, noise, n_steps), None
         for _ in range(n_steps):
             v_BD, y_B = self.gibbs_step(v_BD, y_B, noise, clamp_visible=clamp_visible, clamp_label=clamp_label)
         return v_BD, y_B
+
+    def _free_gibbs(self, v_BD: Tensor, noise: CountedStream, n_steps: int) -> Tensor:
+        """The same with no labels and nothing clamped, at once."""
+        beta_K = self.depth.penalties(self.hidden_bias)
+        parameters = (self.weights, self.hidden_bias, self.visible_bias, self.order, beta_K, self.size)
+        return compiled.gibbs(v_BD, *parameters, self.depth.kind, self.depth.tail, noise.next_key, n_steps)
 
     # -- all labels at once ---------------------------------------------------------------------------------
 
