@@ -170,6 +170,26 @@ class TestOwnDraws:
             for ours, expected in zip(compiled.phases(*given, key, torch.ones(B), **options), phases, strict=True):
                 assert torch.equal(ours, expected)
 
+    @pytest.mark.parametrize("threads", [1, 2])
+    @pytest.mark.parametrize("depth", DEPTHS, ids=NAMES)
+    def test_sweeps_at_once_are_sweeps_one_by_one(self, depth, threads, use_threads):
+        use_threads(threads)
+        rng = torch.Generator().manual_seed(3)
+        W_KD, c_K, b_D = (torch.randn(shape, generator=rng) for shape in ((40, 30), (40,), (30,)))
+        W_KD[33:], c_K[33:] = 0, 0
+        order_K = torch.cat([torch.randperm(33, generator=rng), torch.arange(33, 40)])
+        machine = Machine(W_KD, c_K, b_D, order_K, torch.tensor(33), depth)
+        v_BD, noise = (torch.rand(9, 30, generator=rng) < 0.5).float(), stream("cpu")
+        start_BD = v_BD.clone()
+        noise.reseed(4)
+        at_once, _ = machine.gibbs(v_BD, None, noise, 5)
+        assert torch.equal(v_BD, start_BD)
+        noise.reseed(4)
+        for _ in range(5):
+            v_BD, _ = machine.gibbs_step(v_BD, None, noise)
+        assert torch.equal(at_once, v_BD)
+        assert not torch.equal(at_once, start_BD)
+
     @pytest.mark.parametrize("shape", [(1, 1), (5, 63), (100, 784)])
     def test_visible_side(self, shape, use_threads):
         field, key = torch.randn(shape, generator=torch.Generator().manual_seed(2)), Key(11, 4)

@@ -28,19 +28,20 @@ def contrast(request):
 
 
 def case_of(kind, K, l, device, scale):
-    """(a, U, d, order, beta, size, kind, tail) with drifts up and down, so that z is shallow, deep and in between."""
+    """Activations and the rest of a machine with drifts up and down, so that z is shallow, deep and in between."""
     make = torch.Generator().manual_seed(1000 * K + l)
     a_BK = scale * torch.randn(B, K, generator=make) + 0.5 * torch.randn(B, 1, generator=make)
     U_KC, d_C = torch.randn(K, C, generator=make), torch.randn(C, generator=make)
     beta_K = torch.full((K,), BETA * math.log(2.0)) + 0.1 * torch.rand(K, generator=make)
     a_BK[:, l:], U_KC[l:], beta_K[l:] = 0, 0, BETA * math.log(2.0)
     order_K = torch.cat([torch.randperm(l, generator=make), torch.arange(l, K)])
-    tensors = [t.to(device) for t in (a_BK, U_KC, d_C, order_K, beta_K, torch.tensor(l))]
-    return *tensors, kind, TAIL if kind == "infinite" else -math.inf
+    a_BK, *tensors = [t.to(device) for t in (a_BK, U_KC, d_C, order_K, beta_K, torch.tensor(l))]
+    return a_BK, ops.Labelled(*tensors, kind, TAIL if kind == "infinite" else -math.inf)
 
 
-def in_float64(case):
-    return [t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in case]
+def in_float64(a_BK, machine):
+    doubled = (t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in machine)
+    return a_BK.double(), ops.Labelled(*doubled)
 
 
 @pytest.mark.parametrize("scale", [0.3, 5.0])
@@ -51,7 +52,7 @@ def test_scores_are_their_twins(kind, K, l, scale, device):
     score_BC = labels.label_scores(*case)
     assert score_BC.dtype == torch.float64
     # Rounded to float32 are the sum a + u and what softplus adds to it: up to 1e-6 for each unit.
-    torch.testing.assert_close(score_BC, ops.label_scores(*in_float64(case)), rtol=1e-6, atol=2e-6 * math.sqrt(K))
+    torch.testing.assert_close(score_BC, ops.label_scores(*in_float64(*case)), rtol=1e-6, atol=2e-6 * math.sqrt(K))
 
 
 @pytest.mark.parametrize("scale", [0.3, 5.0])
@@ -59,19 +60,19 @@ def test_scores_are_their_twins(kind, K, l, scale, device):
 @pytest.mark.parametrize("kind", KINDS)
 def test_contrast_is_its_twin(kind, K, l, scale, contrast):
     fast, device = contrast
-    a_BK, U_KC, d_C, *rest = case_of(kind, K, l, device, scale)
+    a_BK, machine = case_of(kind, K, l, device, scale)
     y_B = torch.arange(B, device=device) % C
     u_pos_B, u_neg_B = (torch.rand(B, generator=torch.Generator().manual_seed(s)).to(device) for s in (1, 2))
-    got = fast(a_BK, U_KC, d_C, y_B, *rest, u_pos_B, u_neg_B)
-    exact = in_float64((a_BK, U_KC, d_C, y_B, *rest))
-    expected = ops.label_contrast(*exact, u_pos_B.double(), u_neg_B.double())
+    got = fast(a_BK, y_B, machine, u_pos_B, u_neg_B)
+    exact = in_float64(a_BK, machine)
+    expected = ops.label_contrast(exact[0], y_B, exact[1], u_pos_B.double(), u_neg_B.double())
     for name in ("error_BC", "reach_BK", "on_BK", "on_KC"):
         found, true = getattr(got, name), getattr(expected, name)
         assert found.dtype == torch.float32
         torch.testing.assert_close(found, true.float(), rtol=1e-5, atol=5e-6, msg=lambda m, n=name: f"{n}: {m}")
     assert expected.on_BK.abs().max() > 0.01
-    p_BC = torch.softmax(ops.label_scores(*exact[:3], *exact[4:]), dim=-1)
-    survival_BCZ = ops.survival(table(exact))
+    p_BC = torch.softmax(ops.label_scores(*exact), dim=-1)
+    survival_BCZ = ops.survival(table(*exact))
     own_BZ = survival_BCZ[torch.arange(B), y_B]
     mixed_BZ = torch.einsum("bc,bcz->bz", p_BC, survival_BCZ)
     for name, u_B, thresholds_BZ in (("z_pos_B", u_pos_B, own_BZ), ("z_neg_B", u_neg_B, mixed_BZ)):
@@ -81,25 +82,25 @@ def test_contrast_is_its_twin(kind, K, l, scale, contrast):
     assert torch.equal(got.mode_B, expected.mode_B)
 
 
-def table(exact):
+def table(a_BK, machine):
     """The z-table of every label, written out on its own: (B, C, Z)."""
-    a_BK, U_KC, d_C, _, order_K, beta_K, size, kind, tail = exact
+    U_KC, d_C, order_K, beta_K, size, kind, tail = machine
     gain_BCK = ops.softplus(a_BK[:, None] + U_KC.T) - beta_K
     return ops.depth_table(gain_BCK[..., order_K], size, kind, tail) + d_C[:, None]
 
 
 def test_the_cases_above_reach_every_depth(contrast):
     fast, device = contrast
-    a_BK, U_KC, d_C, *rest = case_of("infinite", 300, 211, device, 0.3)
+    a_BK, machine = case_of("infinite", 300, 211, device, 0.3)
     y_B, u_B = torch.zeros(B, dtype=torch.int64, device=device), torch.full((B,), 0.5, device=device)
-    z_B = fast(a_BK, U_KC, d_C, y_B, *rest, u_B, u_B).z_pos_B
+    z_B = fast(a_BK, y_B, machine, u_B, u_B).z_pos_B
     assert z_B.min() < 100
     assert z_B.max() > 211
 
 
 def test_a_sum_over_examples_is_the_same_each_time(contrast):
     fast, device = contrast
-    a_BK, U_KC, d_C, *rest = case_of("infinite", 64, 40, device, 1.0)
+    a_BK, machine = case_of("infinite", 64, 40, device, 1.0)
     y_B, u_B = torch.zeros(B, dtype=torch.int64, device=device), torch.full((B,), 0.5, device=device)
-    first, second = (fast(a_BK, U_KC, d_C, y_B, *rest, u_B, u_B) for _ in range(2))
+    first, second = (fast(a_BK, y_B, machine, u_B, u_B) for _ in range(2))
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from irbm.models.depth import Depth, Fixed
 from irbm.models.visible import Bernoulli
-from irbm.ops import dispatch
+from irbm.ops import compiled, dispatch
 from irbm.ops import reference as ops
 from irbm.ops.dispatch import Hidden
-from irbm.ops.noise import Noise
-from irbm.ops.reference import Contrast
+from irbm.ops.noise import CountedStream, Noise
+from irbm.ops.reference import Contrast, Labelled
 
 # Entries (example, label, z) worked on at once, so that memory is bounded; fewer on a CPU, for its caches.
 LABEL_ENTRIES = {"cpu": 2**18, "cuda": 2**23}
@@ -169,13 +169,16 @@ class Machine:
 
     def label_scores(self, v_BD: Tensor) -> Tensor:
         """-F(y | v) = d_y + ln sum_z e^{t_z(v, y)}: (B, C), float64. Eq. 31."""
+        machine, a_BK = self._labelled(), F.linear(v_BD, self.weights, self.hidden_bias)
+        rows = range(0, max(len(v_BD), 1), self._label_rows)
+        return torch.cat([dispatch.label_scores(a_BK[n : n + self._label_rows], machine) for n in rows])
+
+    def _labelled(self) -> Labelled:
         if self.label_weights is None or self.label_bias is None:
             raise ValueError("this machine has no labels")
-        a_BK = F.linear(v_BD, self.weights, self.hidden_bias)
         beta_K = self.depth.penalties(self.hidden_bias)
-        machine = (self.label_weights, self.label_bias, self.order, beta_K, self.size, self.depth.kind, self.depth.tail)
-        rows = range(0, max(len(v_BD), 1), self._label_rows)
-        return torch.cat([dispatch.label_scores(a_BK[n : n + self._label_rows], *machine) for n in rows])
+        how = (self.order, beta_K, self.size, self.depth.kind, self.depth.tail)
+        return Labelled(self.label_weights, self.label_bias, *how)
 
     def log_prob_y(self, v_BD: Tensor) -> Tensor:
         """ln p(y | v): (B, C), float64. Eq. 32."""
@@ -260,40 +263,32 @@ class Machine:
         clamp_label: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """``n_steps`` sweeps of ``gibbs_step``."""
+        free = y_B is None and clamp_visible is None
+        if free and isinstance(noise, CountedStream) and compiled.runs_on(self.weights):
+            return self._free_gibbs(v_BD, noise, n_steps), None
         for _ in range(n_steps):
             v_BD, y_B = self.gibbs_step(v_BD, y_B, noise, clamp_visible=clamp_visible, clamp_label=clamp_label)
         return v_BD, y_B
+
+    def _free_gibbs(self, v_BD: Tensor, noise: CountedStream, n_steps: int) -> Tensor:
+        """The same with no labels and nothing clamped, at once."""
+        beta_K = self.depth.penalties(self.hidden_bias)
+        parameters = (self.weights, self.hidden_bias, self.visible_bias, self.order, beta_K, self.size)
+        return compiled.gibbs(v_BD, *parameters, self.depth.kind, self.depth.tail, noise.next_key, n_steps)
 
     # -- all labels at once ---------------------------------------------------------------------------------
 
     def label_contrast(self, v_BD: Tensor, y_B: Tensor, noise: Noise) -> Contrast:
         """What the given label says about the hidden side beyond what all labels say together. Eq. 30."""
-        a_BK = F.linear(v_BD, self.weights, self.hidden_bias)
+        machine, a_BK = self._labelled(), F.linear(v_BD, self.weights, self.hidden_bias)
         u_pos_B, u_neg_B = noise(len(v_BD)), noise(len(v_BD))
         parts, on_KC = [], a_BK.new_zeros(())
         for start in range(0, len(v_BD), self._label_rows):
             rows = slice(start, start + self._label_rows)
-            part = self._label_contrast(a_BK[rows], y_B[rows], u_pos_B[rows], u_neg_B[rows])
+            part = dispatch.label_contrast(a_BK[rows], y_B[rows], machine, u_pos_B[rows], u_neg_B[rows])
             on_KC = on_KC + part.on_KC
             parts.append(part._replace(on_KC=a_BK.new_zeros(0)))  # summed already, and large
         return Contrast(*(torch.cat(values) for values in zip(*parts, strict=True)))._replace(on_KC=on_KC)
-
-    def _label_contrast(self, a_BK: Tensor, y_B: Tensor, u_pos_B: Tensor, u_neg_B: Tensor) -> Contrast:
-        if self.label_weights is None or self.label_bias is None:
-            raise ValueError("this machine has no labels")
-        return dispatch.label_contrast(
-            a_BK,
-            self.label_weights,
-            self.label_bias,
-            y_B,
-            self.order,
-            self.depth.penalties(self.hidden_bias),
-            self.size,
-            self.depth.kind,
-            self.depth.tail,
-            u_pos_B,
-            u_neg_B,
-        )
 
     def sample_depth_and_label(self, v_BD: Tensor, y_B: Tensor, noise: Noise, n_steps: int) -> tuple[Tensor, Tensor]:
         """z and y after Gibbs steps of p(z, y | v) from the given labels: (B,) each. Eqs. 26-28."""

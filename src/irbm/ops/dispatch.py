@@ -11,7 +11,7 @@ from torch import Tensor
 from irbm.ops import annealing, compiled, counting, fused, labels, reference
 from irbm.ops.kernels import Draws, available
 from irbm.ops.noise import CountedStream, KeyedStream, Noise
-from irbm.ops.reference import Contrast, Heat, Kind
+from irbm.ops.reference import Contrast, Heat, Kind, Labelled
 
 
 class Hidden(NamedTuple):
@@ -114,25 +114,18 @@ def annealed_sample(
     return sample(*machine, here, there, noise(len(a_BK)), noise(*a_BK.shape))
 
 
-def label_scores(
-    a_BK: Tensor, label_weights_KC: Tensor, label_bias_C: Tensor, order_K: Tensor, beta_K: Tensor,
-    size: Tensor, kind: Kind, tail: float,
-) -> Tensor:  # fmt: skip
+def label_scores(a_BK: Tensor, machine: Labelled) -> Tensor:
     """-F(y | v) of every label, from activations without one."""
     scores = labels.label_scores if has_kernels(a_BK) else reference.label_scores
-    return scores(a_BK, label_weights_KC, label_bias_C, order_K, beta_K, size, kind, tail)
+    return scores(a_BK, machine)
 
 
-def label_contrast(
-    a_BK: Tensor, label_weights_KC: Tensor, label_bias_C: Tensor, y_B: Tensor, order_K: Tensor, beta_K: Tensor,
-    size: Tensor, kind: Kind, tail: float, u_pos_B: Tensor, u_neg_B: Tensor,
-) -> Contrast:  # fmt: skip
+def label_contrast(a_BK: Tensor, y_B: Tensor, machine: Labelled, u_pos_B: Tensor, u_neg_B: Tensor) -> Contrast:
     """Every label's hidden side at once, from activations without one."""
     contrast = compiled.label_contrast if compiled.runs_on(a_BK) else reference.label_contrast
     if has_kernels(a_BK):
         contrast = labels.label_contrast
-    machine = (order_K, beta_K, size, kind, tail)
-    return contrast(a_BK, label_weights_KC, label_bias_C, y_B, *machine, u_pos_B, u_neg_B)
+    return contrast(a_BK, y_B, machine, u_pos_B, u_neg_B)
 
 
 def draws(noise: Noise, *shape: int) -> Draws:

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from irbm.ops import reference as ops
-from irbm.ops.fused import Kind, depth, hidden_launch, inverted, sigmoid, units_at
+from irbm.ops.fused import depth, hidden_launch, inverted, sigmoid, units_at
 from irbm.ops.kernels import check_readable, constexpr, jit, tl
-from irbm.ops.reference import Contrast
+from irbm.ops.reference import Contrast, Labelled
 
 
 @jit
@@ -45,40 +45,30 @@ def _label_kernel(
         tl.store(mode_B + example, mode, mask=given)
 
 
-def label_scores(
-    a_BK: Tensor, label_weights_KC: Tensor, label_bias_C: Tensor, order_K: Tensor, beta_K: Tensor,
-    size: Tensor, kind: Kind, tail: float,
-) -> Tensor:  # fmt: skip
+def label_scores(a_BK: Tensor, machine: Labelled) -> Tensor:
     """d_y + ln sum_z e^{t_z(v, y)}: (B, C), float64. Eq. 31."""
-    return _launched(a_BK, label_weights_KC, label_bias_C, order_K, beta_K, size, kind, tail, [None] * 7)
+    return _launched(a_BK, machine, [None] * 7)
 
 
-def _launched(
-    a_BK: Tensor, label_weights_KC: Tensor, label_bias_C: Tensor, order_K: Tensor, beta_K: Tensor,
-    size: Tensor, kind: Kind, tail: float, rest: Sequence[Tensor | None],
-) -> Tensor:  # fmt: skip
+def _launched(a_BK: Tensor, machine: Labelled, rest: Sequence[Tensor | None]) -> Tensor:
     """The scores. ``rest``: labels, uniforms, and what the kernel is to write beside scores; or seven times None."""
-    check_readable(a=a_BK, label_bias=label_bias_C, order=order_K, beta=beta_K)
-    (B, K), C = a_BK.shape, len(label_bias_C)
+    check_readable(a=a_BK, label_bias=machine.bias_C, order=machine.order_K, beta=machine.beta_K)
+    (B, K), C = a_BK.shape, len(machine.bias_C)
     score_BC = torch.empty(B, C, dtype=torch.float64, device=a_BK.device)
     with torch.cuda.device_of(a_BK):
         _label_kernel[(B * C,)](
-            a_BK, label_weights_KC.T.contiguous(), label_bias_C, order_K, beta_K, size, tail, *rest[:2],
-            score_BC, *rest[2:], C, K, KIND=kind, **hidden_launch(B * C, K),
+            a_BK, machine.weights_KC.T.contiguous(), machine.bias_C, machine.order_K, machine.beta_K, machine.size,
+            machine.tail, *rest[:2], score_BC, *rest[2:], C, K, KIND=machine.kind, **hidden_launch(B * C, K),
         )  # fmt: skip
     return score_BC
 
 
-def label_contrast(
-    a_BK: Tensor, label_weights_KC: Tensor, label_bias_C: Tensor, y_B: Tensor, order_K: Tensor, beta_K: Tensor,
-    size: Tensor, kind: Kind, tail: float, u_pos_B: Tensor, u_neg_B: Tensor,
-) -> Contrast:  # fmt: skip
+def label_contrast(a_BK: Tensor, y_B: Tensor, machine: Labelled, u_pos_B: Tensor, u_neg_B: Tensor) -> Contrast:
     """Every label's hidden side at once, from activations without a label. Eqs. 30 and 43-46."""
-    (B, K), C = a_BK.shape, len(label_bias_C)
+    (B, K), C = a_BK.shape, len(machine.bias_C)
     reach_BCK, on_BCK = (a_BK.new_empty(B, C, K) for _ in range(2))
     beyond_BC = a_BK.new_empty(B, C)
     z_pos_B, mode_B = (torch.empty(B, dtype=torch.int64, device=a_BK.device) for _ in range(2))
     written = (reach_BCK, beyond_BC, on_BCK, z_pos_B, mode_B)
-    machine = (label_weights_KC, label_bias_C, order_K, beta_K, size, kind, tail)
-    score_BC = _launched(a_BK, *machine, (y_B, u_pos_B, *written))
-    return ops.summed_contrast(score_BC, *written, y_B, order_K, size, u_neg_B)
+    score_BC = _launched(a_BK, machine, (y_B, u_pos_B, *written))
+    return ops.summed_contrast(score_BC, *written, y_B, machine.order_K, machine.size, u_neg_B)

@@ -175,36 +175,31 @@ def _column(value: Tensor) -> Tensor:
     return value[:, None] if value.dim() else value
 
 
-def label_scores(
-    a_BK: Tensor,
-    label_weights_KC: Tensor,
-    label_bias_C: Tensor,
-    order_K: Tensor,
-    beta_K: Tensor,
-    size: Tensor,
-    kind: Kind,
-    tail: float,
-) -> Tensor:
+class Labelled(NamedTuple):
+    """What a machine with labels adds to activations without one: weights and biases of labels, and how z chooses."""
+
+    weights_KC: Tensor
+    bias_C: Tensor
+    order_K: Tensor
+    beta_K: Tensor
+    size: Tensor
+    kind: Kind
+    tail: float
+
+
+def label_scores(a_BK: Tensor, machine: Labelled) -> Tensor:
     """d_y + ln sum_z e^{t_z(v, y)} of every label, from activations without one: (B, C), float64. Eq. 31."""
-    _, t_BCZ = _label_tables(a_BK, label_weights_KC, label_bias_C, order_K, beta_K, size, kind, tail)
+    _, t_BCZ = _label_tables(a_BK, machine)
     return torch.logsumexp(t_BCZ, dim=-1)
 
 
-def _label_tables(
-    a_BK: Tensor,
-    label_weights_KC: Tensor,
-    label_bias_C: Tensor,
-    order_K: Tensor,
-    beta_K: Tensor,
-    size: Tensor,
-    kind: Kind,
-    tail: float,
-) -> tuple[Tensor, Tensor]:
+def _label_tables(a_BK: Tensor, machine: Labelled) -> tuple[Tensor, Tensor]:
     """Activations by position (B, C, K), and d_y + t_z (B, C, Z) in float64, of every label."""
+    order_K = machine.order_K
     # By position from here on: it is cheaper to put (B, K) and (C, K) in order than (B, C, K).
-    a_BCK = a_BK[:, None, order_K] + label_weights_KC.T[:, order_K]
-    t_BCZ = depth_table(softplus(a_BCK) - beta_K[order_K], size, kind, tail)
-    return a_BCK, t_BCZ + label_bias_C.double()[:, None]
+    a_BCK = a_BK[:, None, order_K] + machine.weights_KC.T[:, order_K]
+    t_BCZ = depth_table(softplus(a_BCK) - machine.beta_K[order_K], machine.size, machine.kind, machine.tail)
+    return a_BCK, t_BCZ + machine.bias_C.double()[:, None]
 
 
 class Contrast(NamedTuple):
@@ -222,23 +217,12 @@ class Contrast(NamedTuple):
     mode_B: Tensor  # argmax of p(z | v, y) over z <= l
 
 
-def label_contrast(
-    a_BK: Tensor,
-    label_weights_KC: Tensor,
-    label_bias_C: Tensor,
-    y_B: Tensor,
-    order_K: Tensor,
-    beta_K: Tensor,
-    size: Tensor,
-    kind: Kind,
-    tail: float,
-    u_pos_B: Tensor,
-    u_neg_B: Tensor,
-) -> Contrast:
+def label_contrast(a_BK: Tensor, y_B: Tensor, machine: Labelled, u_pos_B: Tensor, u_neg_B: Tensor) -> Contrast:
     """Every label's hidden side at once, from activations without a label: O(K C) an example, W v shared by them."""
-    a_BCK, t_BCZ = _label_tables(a_BK, label_weights_KC, label_bias_C, order_K, beta_K, size, kind, tail)
-    rows_B, labels_C = torch.arange(len(y_B), device=y_B.device), torch.arange(len(label_bias_C), device=y_B.device)
-    trained_K = torch.arange(len(order_K), device=order_K.device) < size
+    a_BCK, t_BCZ = _label_tables(a_BK, machine)
+    order_K = machine.order_K
+    rows_B, labels_C = torch.arange(len(y_B), device=y_B.device), torch.arange(len(machine.bias_C), device=y_B.device)
+    trained_K = torch.arange(len(order_K), device=order_K.device) < machine.size
     mode_B = t_BCZ[rows_B, y_B, :-1].masked_fill(~trained_K, -math.inf).argmax(-1) + 1
     # What is left after subtracting the peak fits the parameters' dtype; a CPU crawls over numbers below e^-80.
     peak_BC = t_BCZ.amax(-1)

@@ -19,6 +19,7 @@ from irbm.ops.compiled.hidden import hidden_reach, hidden_sample, hidden_sample_
 from irbm.ops.compiled.labels import label_contrast
 from irbm.ops.compiled.loops import available, counts_on, runs_on
 from irbm.ops.compiled.philox import row_uniforms, uniforms
+from irbm.ops.compiled.sweeps import gibbs
 from irbm.ops.compiled.update import update_biases_, update_weights_
 from irbm.ops.compiled.visible import sample_bernoulli
 
@@ -26,6 +27,7 @@ __all__ = [
     "annealed_sample",
     "available",
     "counts_on",
+    "gibbs",
     "grow_",
     "hidden_reach",
     "hidden_sample",

@@ -183,7 +183,7 @@ def _hidden_sample_parts(n, parts, *rest):
         _hidden_sample_rows(n * p // parts, n * (p + 1) // parts, *rest)
 
 
-_hidden_sample = Kernel(_hidden_sample_rows, _hidden_sample_parts)
+sample_hidden = Kernel(_hidden_sample_rows, _hidden_sample_parts)
 
 
 def hidden_sample(
@@ -206,7 +206,7 @@ def _hidden_sampled(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     a = array(a_BK)
     z_B, h_BK = np.empty(len(a), np.int64), np.empty_like(a)
-    _hidden_sample(
+    sample_hidden(
         a.size, len(a), a, places(order_K), array(beta_K), int(size), KINDS[kind], tail, u_B, u_BK,
         U64(int(key)), U64(call), z_B, h_BK,
     )  # fmt: skip

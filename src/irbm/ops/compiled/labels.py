@@ -11,7 +11,7 @@ from irbm.ops.compiled.annealing import log_summed
 from irbm.ops.compiled.elementary import F32, FIXED, INFINITE, KINDS, NEGLIGIBLE, ONE, ZERO
 from irbm.ops.compiled.hidden import activate, activity, inverted, largest, place_of
 from irbm.ops.compiled.loops import Kernel, array, jit, prange
-from irbm.ops.reference import Contrast, Kind
+from irbm.ops.reference import Contrast, Labelled
 
 
 @jit
@@ -68,18 +68,16 @@ def _label_tables_parts(n, parts, *rest):
 _label_tables = Kernel(_label_tables_rows, _label_tables_parts)
 
 
-def label_contrast(
-    a_BK: Tensor, label_weights_KC: Tensor, label_bias_C: Tensor, y_B: Tensor, order_K: Tensor, beta_K: Tensor,
-    size: Tensor, kind: Kind, tail: float, u_pos_B: Tensor, u_neg_B: Tensor,
-) -> Contrast:  # fmt: skip
+def label_contrast(a_BK: Tensor, y_B: Tensor, machine: Labelled, u_pos_B: Tensor, u_neg_B: Tensor) -> Contrast:
     """Every label's hidden side at once, from activations without a label. Eqs. 30 and 43-46."""
-    (B, K), C = a_BK.shape, len(label_bias_C)
+    (B, K), C, order_K = a_BK.shape, len(machine.bias_C), machine.order_K
     score_BC, beyond_BC = torch.empty(B, C, dtype=torch.float64), a_BK.new_zeros(B, C)
     reach_BCK, on_BCK = (a_BK.new_empty(B, C, K) for _ in range(2))
     z_pos_B, mode_B = (torch.empty(B, dtype=torch.int64) for _ in range(2))
     written = (score_BC, reach_BCK, beyond_BC, on_BCK, z_pos_B, mode_B)
     _label_tables(
-        on_BCK.numel(), B, array(a_BK[:, order_K]), array(label_weights_KC.T[:, order_K]), array(label_bias_C),
-        array(beta_K[order_K]), int(size), KINDS[kind], tail, array(y_B), array(u_pos_B), *map(array, written),
+        on_BCK.numel(), B, array(a_BK[:, order_K]), array(machine.weights_KC.T[:, order_K]), array(machine.bias_C),
+        array(machine.beta_K[order_K]), int(machine.size), KINDS[machine.kind], machine.tail, array(y_B),
+        array(u_pos_B), *map(array, written),
     )  # fmt: skip
-    return reference.summed_contrast(*written, y_B, order_K, size, u_neg_B)
+    return reference.summed_contrast(*written, y_B, order_K, machine.size, u_neg_B)

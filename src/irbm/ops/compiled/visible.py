@@ -37,7 +37,7 @@ def _sample_bernoulli_parts(n, parts, *rest):
         _sample_bernoulli_rows(n * p // parts, n * (p + 1) // parts, *rest)
 
 
-_sample_bernoulli = Kernel(_sample_bernoulli_rows, _sample_bernoulli_parts)
+sample_visible = Kernel(_sample_bernoulli_rows, _sample_bernoulli_parts)
 
 
 def sample_bernoulli(field_BD: Tensor, draws: Draws) -> Tensor:
@@ -45,5 +45,5 @@ def sample_bernoulli(field_BD: Tensor, draws: Draws) -> Tensor:
     field = array(field_BD)
     u_BD, (key, call) = (NONE_BK, draws) if isinstance(draws, Key) else (array(draws), (0, 0))
     v_BD = np.empty_like(field)
-    _sample_bernoulli(field.size, len(field), field, u_BD, U64(int(key)), U64(call), v_BD)
+    sample_visible(field.size, len(field), field, u_BD, U64(int(key)), U64(call), v_BD)
     return torch.from_numpy(v_BD)
