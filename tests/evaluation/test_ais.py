@@ -183,7 +183,7 @@ def test_disagreement_is_not_reliable():
     schedule = torch.linspace(0, 1, 4, dtype=torch.float64)
     low = ais.forward(path, schedule, 100, uniform_noise(0, dtype=torch.float64))
     shifted = replace(low, value=low.value + 3.0)
-    found = verdict([Round(4, 100, [low], [("chains", shifted)], 0.5, low.states.v_BD)], ["test"])
+    found = verdict([Round(4, 100, [low], [("chains", shifted)], 0.5, low.states.v_BD)], ["test"], 0.1)
     assert not found.reliable
     assert "nats apart" in found.reason
     assert found.lower < low.value < shifted.value < found.upper
@@ -203,14 +203,14 @@ def a_round(n_points, forward, reverse):
 
 
 def test_an_earlier_larger_forward_value_is_believed_and_doubted():
-    found = verdict([a_round(400, [100.0], [101.0]), a_round(800, [90.0], [90.1])], ["test"])
+    found = verdict([a_round(400, [100.0], [101.0]), a_round(800, [90.0], [90.1])], ["test"], 0.1)
     assert found.value == 100.0
     assert found.lower <= found.value <= found.upper
     assert not found.reliable
 
 
 def test_the_largest_forward_value_is_believed_whatever_its_path_and_length():
-    found = verdict([a_round(400, [100.02, 99.9], [100.1]), a_round(800, [99.95, 99.99], [100.05])], ["test"])
+    found = verdict([a_round(400, [100.02, 99.9], [100.1]), a_round(800, [99.95, 99.99], [100.05])], ["test"], 0.1)
     assert found.value == 100.02
     assert found.lower == pytest.approx(100.02 - record.ERRORS * 0.01)
     assert found.reliable
@@ -219,7 +219,7 @@ def test_the_largest_forward_value_is_believed_whatever_its_path_and_length():
 @pytest.mark.parametrize(("value", "believed"), [(103.0, 99.99), (105.0, 105.0)])
 def test_a_value_of_a_handful_of_chains_is_not_believed_unless_it_is_far_above(value, believed):
     """Four standard errors of one chain are 4 nats: by more than that a value exceeds ln Z once in fifty times."""
-    found = verdict([a_round(400, [(value, 1.0, 1.0), 99.9], [100.1]), a_round(800, [99.99], [100.05])], ["test"])
+    found = verdict([a_round(400, [(value, 1.0, 1.0), 99.9], [100.1]), a_round(800, [99.99], [100.05])], ["test"], 0.1)
     assert found.value == believed
     assert found.lower <= found.value <= found.upper
     assert found.reliable == (believed == 99.99)
@@ -326,8 +326,8 @@ def test_points_double_where_that_helps_and_chains_elsewhere(rounds, longer):
 
 
 def test_a_path_of_a_few_points_is_not_reliable():
-    assert verdict([a_round(100, [100.0], [100.0])], ["test"]).reliable
-    found = verdict([a_round(99, [100.0], [100.0])], ["test"])
+    assert verdict([a_round(100, [100.0], [100.0])], ["test"], 0.1).reliable
+    found = verdict([a_round(99, [100.0], [100.0])], ["test"], 0.1)
     assert not found.reliable
     assert found.reason.startswith("99 points are too few;")
 
@@ -335,6 +335,13 @@ def test_a_path_of_a_few_points_is_not_reliable():
 def test_a_wide_tolerance_ends_the_first_round():
     found = model_of().log_partition("ais", random_state=0, budget=700, tol=5.0)
     assert rounds_of(found) == [(150, 100)]
+
+
+@pytest.mark.parametrize(("tol", "says"), [(0.1, "estimates stay 2.08 nats apart"), (5.0, "as wide as tol=5 allows")])
+def test_a_wide_bracket_is_not_reliable_whoever_asked_for_it(tol, says):
+    found = verdict([a_round(400, [100.0], [102.0])], ["test"], tol)
+    assert not found.reliable
+    assert says in found.reason
 
 
 @pytest.mark.parametrize("tol", [0, -0.1, math.nan, math.inf, "narrow", None])

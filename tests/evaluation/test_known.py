@@ -84,12 +84,12 @@ def test_every_deep_trap_is_one(monkeypatch):
 
 
 @pytest.mark.parametrize("depth", DEPTHS, ids=str)
-@pytest.mark.parametrize("needle", [0, 2, 5])
-def test_sums_over_independent_visibles_are_sums_over_states(depth, needle):
+@pytest.mark.parametrize("units", [[0], [2], [5], [4, 1], [0, 3, 5]], ids=str)
+def test_sums_over_independent_visibles_are_sums_over_states(depth, units):
     rng = np.random.default_rng(4)
     W, c, b = np.zeros((6, 3)), rng.normal(size=6), rng.normal(size=3)
     W[np.arange(6), np.arange(6) % 3] = rng.normal(size=6)
-    W[needle] = rng.normal(size=3)
+    W[units] = rng.normal(size=(len(units), 3))
     small = Small(
         W=W,
         c=c,
@@ -99,7 +99,7 @@ def test_sums_over_independent_visibles_are_sums_over_states(depth, needle):
         beta=getattr(depth, "beta", 0.0),
         penalty=getattr(depth, "penalty", "constant"),
     )
-    found = known._independent("small", known._machine(depth, W, c, b), needle)
+    found = known._independent("small", known._machine(depth, W, c, b), units)
     assert found.log_z == pytest.approx(enumerate_all(small).log_z, abs=1e-10)
 
 
@@ -110,7 +110,7 @@ def test_a_needle_is_one_state_beside_fair_coins():
         assert filters.sort().values[-2:].tolist() == [1, 100]
         without = replace(one.machine, hidden_bias=one.machine.hidden_bias.clone())
         without.hidden_bias[needle] = -1e6
-        share = -math.expm1(known._independent("without", without, needle).log_z - one.log_z)
+        share = -math.expm1(known._independent("without", without, [needle]).log_z - one.log_z)
         assert 0.05 < share < 0.999
         state = (one.machine.weights[needle] > 0).double()[None]
         fair = torch.randint(0, 2, (100, 100), generator=torch.Generator().manual_seed(0)).double()
@@ -127,3 +127,22 @@ def test_a_multimodal_machine_has_states_that_no_single_flip_betters():
         neighbours = torch.stack([log_p_V[index ^ bit] for bit in value.tolist()])
         heavy = log_p_V > log_p_V.max() - 20
         assert int(((log_p_V > neighbours.max(0).values) & heavy).sum()) > 1
+
+
+def test_a_company_makes_a_state_that_few_of_it_do_not_make():
+    """Eight add to the coins what none of them adds alone, nor half of them together."""
+    for one in known.machines(["company"], per_kind=1):
+        units = torch.nonzero((one.machine.weights != 0).sum(1) == 32)[:, 0].tolist()
+        assert len(units) == 8
+
+        def log_z_without(off, one=one, units=units):
+            hidden_bias = one.machine.hidden_bias.clone()
+            hidden_bias[off] = -1e6
+            return known._independent("without", replace(one.machine, hidden_bias=hidden_bias), units).log_z
+
+        coins = log_z_without(units)
+        added = math.expm1(one.log_z - coins)
+        assert 0.05 < added < 1000
+        for unit in units:
+            assert math.expm1(log_z_without([u for u in units if u != unit]) - coins) < 0.01
+        assert math.expm1(log_z_without(units[:4]) - coins) < 0.01

@@ -8,6 +8,7 @@ import torch
 
 from irbm.evaluation import ais, modes
 from irbm.evaluation.paths import Base, Path
+from irbm.experiments import known
 from irbm.models import Fixed, Infinite, Machine
 from irbm.ops.noise import uniform_noise
 
@@ -151,3 +152,20 @@ def test_shares_follow_the_weights_of_the_chains_that_started_there():
     assert shares.sum().item() == pytest.approx(1.0, abs=1e-12)
     believed = (2 * 0.5 + ess * right) / (2 + ess)
     assert shares[1].item() == pytest.approx(ais.EVEN_PARTS / 2 + (1 - ais.EVEN_PARTS) * believed, abs=1e-6)
+
+
+def test_units_with_like_filters_ask_together(monkeypatch):
+    """A state that eight units make, of which none would make it alone."""
+    machine = known.known("company", Infinite(1.01), seed=0, n=0).machine
+    units = torch.nonzero((machine.weights != 0).sum(1) == 32)[:, 0]
+    field_D = machine.weights[units].sum(0)
+    state_D, matters_D = (field_D > 0).double(), field_D != 0
+
+    def share():
+        found = modes.hunt(machine, None, None, noise_of(6))
+        return float(((found == state_D)[:, matters_D].double().mean(1) > 0.9).double().mean())
+
+    together = share()
+    assert together > 0.1
+    monkeypatch.setattr(modes, "COMPANY", 1)
+    assert share() < 0.3 * together

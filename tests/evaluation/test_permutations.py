@@ -77,6 +77,22 @@ def test_the_bracket_is_that_of_the_orders(small, X):
     assert found.reason == "1 of 3 orders: 0.7 wide"
 
 
+def test_errors_of_ln_z_are_part_of_the_standard_error(small, X):
+    errors = [0.1, 0.7, 0.2]
+    said = iter(errors)
+    log_p_NX = truths(small, 4, 3)[1][:, rows_of(X)]
+    found = averaged_likelihood(
+        as_machine(small),
+        torch.tensor(X),
+        4,
+        3,
+        lambda machine: replace(partition.exact(machine), stderr=next(said)),
+        fresh_noise(),
+    )
+    of_orders, of_sums = log_p_NX.mean(1).var(ddof=1) / 3, sum(e**2 for e in errors) / 3**2
+    assert found.stderr == pytest.approx(math.sqrt(of_orders + of_sums), rel=1e-8)
+
+
 def test_one_order_has_no_standard_error(small, X):
     found = averaged_likelihood(as_machine(small), torch.tensor(X), 4, 1, partition.exact, fresh_noise())
     assert math.isnan(found.stderr)

@@ -2,11 +2,13 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
 from irbm.experiments import annealing_time
+from irbm.experiments.results import place
 
 
 @pytest.mark.parametrize(("limit", "within"), [(1e-9, False), (1e9, True)])
@@ -23,3 +25,18 @@ def test_seconds_are_held_against_the_limit(tmp_path, monkeypatch, limit, within
     assert found["within"] is within
     assert (found["n_hidden"], found["n_chains"], found["n_points"]) == (4, 10, 5)
     assert {"commit", "device", "threads", "versions"} <= set(found)
+
+
+def test_a_try_out_leaves_the_real_result_alone():
+    assert place("annealing_time_cpu", tried=False) == Path("results/annealing_time_cpu.json")
+    assert place("annealing_time_cpu", tried=True) == Path("results/quick/annealing_time_cpu.json")
+
+
+def test_fewer_points_are_a_try_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(annealing_time, "measure", lambda *_: {})
+    for more in ([], ["--points", "5"]):
+        monkeypatch.setattr(sys, "argv", ["time", "--device", "cpu", *more])
+        annealing_time.main()
+        assert (tmp_path / "results/quick").exists() == bool(more)
+    assert (tmp_path / "results/annealing_time_cpu.json").exists()

@@ -6,7 +6,7 @@ import pytest
 from irbm.experiments import classification
 from irbm.experiments.classification import is_done, known_runs, merged, settings_of, shifted, train
 from irbm.experiments.results import write_json
-from irbm.experiments.search import ranked
+from irbm.experiments.search import ranked, untried
 
 EPOCHS = {"n_iter": 3}
 
@@ -94,3 +94,8 @@ def test_candidates_are_ranked_by_the_mean_over_their_seeds():
         for l1, seed, error in [(0.1, 1, 0.05), (0.2, 0, 0.04), (0.1, 0, 0.01), (0.2, 1, 0.03)]
     ]
     assert [(run["change"]["l1"], run["seed"]) for run in ranked(runs)] == [(0.1, 0), (0.1, 1), (0.2, 0), (0.2, 1)]
+
+
+def test_what_a_file_has_is_not_tried_again():
+    runs = [{"change": {"l1": 0.1}, "seed": 0}, {"change": {}, "seed": 1}]
+    assert untried([{}, {"l1": 0.1}], [0, 1], runs) == [({}, 0), ({"l1": 0.1}, 1)]

@@ -85,6 +85,7 @@ def test_a_search_is_not_repeated_for_the_same_candidates(tmp_path):
     known = {"candidates": [{"settings": c, "cross_validation_error": 0.1} for c in reversed(candidates)]}
     (tmp_path / "found.json").write_text(json.dumps({"inputs": {"one cut": known}}))
     known = digits.known_inputs(str(tmp_path / "found.json"))["one cut"]
-    assert digits.searched(known, candidates) == known["candidates"]
-    assert digits.searched(known, [{"l1": 0.1}, {"l1": 0.3}]) == []
-    assert digits.searched({}, candidates) == []
+    assert digits.searched(known, candidates)
+    assert not digits.searched(known, [{"l1": 0.1}, {"l1": 0.3}])
+    assert not digits.searched(known, candidates[:1])
+    assert not digits.searched({}, candidates)

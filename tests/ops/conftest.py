@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from interpreter import device_for_kernels
-from irbm.ops import compiled
+from irbm.ops.compiled import loops
 
 
 @pytest.fixture
@@ -15,6 +15,6 @@ def device():
 def use_threads(monkeypatch):
     """Set the number of threads of torch and of the compiled kernels; put back afterwards."""
     before = torch.get_num_threads()
-    monkeypatch.setattr(compiled, "SHARED_FROM", 0)
+    monkeypatch.setattr(loops, "SHARED_FROM", 0)
     yield torch.set_num_threads
     torch.set_num_threads(before)

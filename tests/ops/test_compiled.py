@@ -12,6 +12,8 @@ from scipy.stats import chi2, kstest
 
 from irbm.models import Fixed, Infinite, Machine, Ordered
 from irbm.ops import compiled, dispatch, reference
+from irbm.ops.compiled.loops import Kernel
+from irbm.ops.compiled.philox import QUARTER
 from irbm.ops.kernels import Key
 from irbm.ops.noise import CountedStream, Stream, stream
 from irbm.ops.reference import Heat
@@ -203,6 +205,13 @@ class TestCounting:
         compiled.shuffle_(order, length, u)
         assert torch.equal(order, expected)
 
+    @pytest.mark.parametrize("B", [1, 100, 1500])
+    def test_the_sums_are_those_of_the_likeliest_z(self, B):
+        mode, sums = torch.randint(1, 700, (B,), generator=torch.Generator().manual_seed(B)), torch.tensor([3.0, 5.0])
+        sums = sums.double()
+        compiled.tally_(sums, mode)
+        assert sums.tolist() == [3 + int(mode.sum()), 5 + int(mode.max())]
+
     @pytest.mark.parametrize(
         ("z_pos", "z_neg", "limit", "expected"),
         [
@@ -312,10 +321,10 @@ def philox(counter, key, rounds):
 class TestUniforms:
     @pytest.mark.parametrize(("key", "call"), [(0, 0), (0x299F31D0A4093822, 0x85A308D3)])
     def test_against_philox_in_whole_numbers(self, key, call):
-        drawn = compiled.uniforms(key, call, (8 * compiled.QUARTER,)).reshape(2, 4, -1)
-        for counter in (0, 1, compiled.QUARTER - 1, compiled.QUARTER, 2 * compiled.QUARTER - 1):
+        drawn = compiled.uniforms(key, call, (8 * QUARTER,)).reshape(2, 4, -1)
+        for counter in (0, 1, QUARTER - 1, QUARTER, 2 * QUARTER - 1):
             words = philox((counter, call, 0, 0), (key & 0xFFFFFFFF, key >> 32), rounds=7)
-            block, place = divmod(counter, compiled.QUARTER)
+            block, place = divmod(counter, QUARTER)
             assert drawn[block, :, place].tolist() == [(word >> 8) * 2.0**-24 for word in words]
 
     def test_philox_is_its_authors(self):
@@ -328,7 +337,7 @@ class TestUniforms:
         u = compiled.uniforms(2**63 - 1, 5, (400_000,)).double().numpy()
         assert kstest(u, "uniform").pvalue > 1e-3
         neighbours = compiled.uniforms(2**63 - 1, 6, (400_000,)).double().numpy()
-        for other in (np.roll(u, 1), np.roll(u, compiled.QUARTER), neighbours):
+        for other in (np.roll(u, 1), np.roll(u, QUARTER), neighbours):
             assert abs(np.corrcoef(u, other)[0, 1]) < 4 / np.sqrt(len(u))
         counts = np.histogram2d(u[::2], u[1::2], bins=16, range=[[0, 1], [0, 1]])[0]
         expected = len(u) / 2 / 256
@@ -389,7 +398,7 @@ X = (np.random.default_rng(0).random((60, 9)) < 0.3).astype(np.uint8)
 model = InfiniteRBM(n_iter=2, batch_size=20, random_state=0).fit(X)
 assert np.isfinite(model.components_).all()
 """
-    source = Path(compiled.__file__).parents[2]
+    source = Path(compiled.__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": str(source), "PYTHONWARNINGS": "default"}
     subprocess.run([sys.executable, "-c", script], check=True, env=environment, cwd=tmp_path, timeout=120)
 
@@ -402,7 +411,7 @@ def test_a_forked_child_works_alone(use_threads):
     child = os.fork()
     if child == 0:  # NumPy compares: torch's own threads do not live through a fork
         same = np.array_equal(drawn, compiled.uniforms(1, 1, (100_000,)).numpy())
-        os._exit(0 if same and not compiled._Kernel.shared else 1)
+        os._exit(0 if same and not Kernel.shared else 1)
     assert os.waitpid(child, 0)[1] == 0
 
 

@@ -13,7 +13,8 @@ from irbm.training import growth, regroup
 def plain(monkeypatch):
     """Shuffle, growth.update_ and tally_ without kernels."""
     monkeypatch.setattr(dispatch, "has_kernels", lambda _: False)
-    monkeypatch.setattr(compiled, "available", lambda: False)
+    monkeypatch.setattr(compiled, "counts_on", lambda _: False)
+    monkeypatch.setattr(compiled, "runs_on", lambda _: False)
 
 
 LIMITS = [(0.0, 0.0), (0.75, math.inf), (1.0, math.inf), (0.9, 31.7), (0.9, 0.2)]

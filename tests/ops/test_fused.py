@@ -9,6 +9,7 @@ from scipy import stats
 from irbm.models import Gradients, Infinite, Machine
 from irbm.ops import dispatch, fused
 from irbm.ops import reference as ops
+from irbm.ops.kernels import as_uniform, constexpr, jit, tl
 from irbm.training import optim
 from irbm.training.settings import Settings
 
@@ -18,6 +19,22 @@ KINDS = ("fixed", "ordered", "infinite")
 SIZES = ((1, 1), (2, 1), (64, 40), (128, 128), (300, 211))
 ROWS = 8  # the interpreter takes some ten milliseconds for each
 EDGE = 1e-5  # a decision may differ where its uniform is this close to its threshold
+
+
+@jit
+def _uniform_kernel(bits_N, u_N, seed, stream, N: constexpr):
+    at_N = tl.arange(0, N)
+    tl.store(u_N + at_N, as_uniform(tl.load(bits_N + at_N).to(tl.uint32)))
+
+
+def test_no_uniform_is_zero_or_one(device):
+    """By a zero an event of any probability would happen."""
+    bits_N = torch.tensor([0, 1, 2, 3, 2**31 - 1, 2**31, 2**32 - 2, 2**32 - 1], dtype=torch.int64, device=device)
+    u_N = torch.empty(len(bits_N), device=device)
+    _uniform_kernel[(1,)](bits_N, u_N, 0, 0, N=len(bits_N))
+    assert u_N.min() > 0
+    assert u_N.max() < 1
+    assert u_N.sort().values[1] < 2.0**-30
 
 
 # -- slow twins ---------------------------------------------------------------------------------------------------

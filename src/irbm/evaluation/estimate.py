@@ -158,7 +158,7 @@ def _estimate(
                 n_points *= 2
             else:
                 n_chains *= 2
-    return verdict(rounds, tried)
+    return verdict(rounds, tried, tol)
 
 
 def _longer_pays(rounds: list[Round]) -> bool:
@@ -238,7 +238,7 @@ def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:
     return None if y_B is None else y_B[rows]
 
 
-def verdict(rounds: list[Round], paths: list[str]) -> LogPartition:
+def verdict(rounds: list[Round], paths: list[str], tol: float) -> LogPartition:
     """The bracket of the last round, widened by any earlier forward value above it, and whether to believe it."""
     last, runs = rounds[-1], [e for r in rounds for e in r.forward]
     floor = max(runs, key=_floor)
@@ -255,8 +255,10 @@ def verdict(rounds: list[Round], paths: list[str]) -> LogPartition:
         doubts.append(f"{last.n_points} points are too few")
     if lower > last.upper:
         doubts.append(f"{floor.n_points} points gave more than {last.n_points} points allow")
-    if upper - lower > RELIABLE_WIDTH:
+    if upper - lower > max(RELIABLE_WIDTH, tol):
         doubts.append(f"forward and reverse estimates stay {upper - lower:.2f} nats apart {effort}")
+    elif upper - lower > RELIABLE_WIDTH:
+        doubts.append(f"bracket of {upper - lower:.2f} nats {effort}, as wide as tol={tol:g} allows")
     closed = f"bracket of {upper - lower:.2f} nats {effort}"
     tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"
     tried += f"; least swap rate {last.swap_rate:.2f}"

@@ -1,7 +1,7 @@
 """Where a machine has its weight: states from many kinds of start, gathered into a base for paths to ln Z.
 
 No search is sure to find every mode. Starts differ as much as they can: noise, what each single filter asks for, what
-random sets of units ask for together, the data's means, examples.
+random sets of units and those with like filters ask for together, the data's means, examples.
 """
 
 import math
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from irbm.evaluation.paths import Base
@@ -19,6 +20,7 @@ from irbm.ops.noise import Noise
 STARTS = 512
 SWEEPS = 100
 ASKED_SWEEPS = 20  # in which a unit goes on asking for its filter
+COMPANY = 16  # units at most that ask together
 AT_ONCE = 1024  # states, so that memory is bounded
 PARTS = 16  # of the base for each set of states
 FITTING_STEPS = 20
@@ -59,17 +61,28 @@ def _from_filters(machine: Machine, n: int, noise: Noise) -> Tensor:
 
 
 def _asked(machine: Machine, unit_B: Tensor, noise: Noise) -> Tensor:
-    """States that a unit leads to: its filter at a random strength, then sweeps in which it goes on asking.
+    """States that a unit and its company lead to: their filters at a random strength, then sweeps in which they go on.
 
     One unit moves little of what the others hold; as if there were many of it, it sets the visibles at once.
     """
-    w_BD = machine.weights[unit_B]
+    w_BD = _in_company(machine, unit_B, noise)
     v_BD = machine.visible.sample(machine.visible_bias + 10 ** (3 * noise(len(w_BD), 1)) * w_BD, noise)
     y_B = _labels(machine, len(w_BD), noise)
     for _ in range(ASKED_SWEEPS):
         _, h_BK = machine.sample_hidden(v_BD, y_B, noise)
         v_BD = machine.visible.sample(machine.visible_field(h_BK) + w_BD, noise)
     return v_BD
+
+
+def _in_company(machine: Machine, unit_B: Tensor, noise: Noise) -> Tensor:
+    """The sum of each unit's filter and those most like it, of 1, 2, 4, ... units in all: (B, D)."""
+    direction_KD = F.normalize(machine.weights)
+    n_most = min(COMPANY, machine.capacity)
+    alike_BN = torch.topk(direction_KD[unit_B] @ direction_KD.T, n_most).indices
+    n_B = 2 ** (noise(len(unit_B)) * (1 + math.log2(n_most))).floor()
+    taken_BN = torch.arange(n_most, device=n_B.device) < n_B[:, None]
+    on_BK = machine.weights.new_zeros(len(unit_B), machine.capacity).scatter_(1, alike_BN, taken_BN.to(machine.weights))
+    return on_BK @ machine.weights
 
 
 def _from_sets(machine: Machine, n: int, noise: Noise) -> Tensor:

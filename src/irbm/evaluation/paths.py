@@ -75,6 +75,11 @@ class Path:
         hidden_M = torch.logsumexp(ops.annealed_table(self.base.answer_MK, *self._depth(), pull), dim=1)
         return self.machine.visible.log_normaliser(self.base.bias_MD) + hidden_M + math.log(max(self._classes, 1))
 
+    @cached_property
+    def _biases(self) -> Tensor:
+        """The visible biases of all parts, and the machine's: (M + 1, D)."""
+        return torch.cat([self.base.bias_MD, self.machine.visible_bias[None]])
+
     @property
     def _classes(self) -> int:
         return self.machine.n_classes
@@ -100,7 +105,7 @@ class Path:
 
     def states(self, v_BD: Tensor, y_B: Tensor | None, part_B: Tensor) -> States:
         machine = self.machine
-        linear = (v_BD @ torch.cat([self.base.bias_MD, machine.visible_bias[None]]).T).double()
+        linear = (v_BD @ self._biases.T).double()
         own_B = linear[:, -1]
         if machine.label_bias is not None and y_B is not None:
             own_B = own_B + machine.label_bias.double()[y_B]
@@ -110,12 +115,8 @@ class Path:
         """ln f of the states, their h and z summed out: (B,), float64."""
         a_BK = ops.heated(states.activations_BK, self.base.answer_MK[states.part_B], heat.tau)
         t_BZ = ops.annealed_table(a_BK, *self._depth(), heat.kappa)
-        return self._log_rest(states, heat.tau) + torch.logsumexp(t_BZ, dim=1)
-
-    def _log_rest(self, states: States, tau: Tensor) -> Tensor:
-        """ln f but for the sum over z."""
-        base_B = states.base_BM.gather(1, states.part_B[:, None])[:, 0]
-        return self.base.log_share_M[states.part_B] + (1 - tau) * base_B + tau * states.own_B
+        linear_B = (1 - heat.tau) * _of_part(states) + heat.tau * states.own_B
+        return self.base.log_share_M[states.part_B] + linear_B + torch.logsumexp(t_BZ, dim=1)
 
     def step(self, states: States, here: Heat, there: Heat, noise: Noise) -> tuple[Tensor, States]:
         """ln f_there - ln f_here of the states, (B,), and the states after a Gibbs sweep that keeps f_there."""
@@ -123,7 +124,7 @@ class Path:
         log_here_B, log_there_B, h_BK = dispatch.annealed_sample(
             states.activations_BK, base.answer_MK, states.part_B, *self._depth(), here, there, noise
         )
-        gain_B = log_there_B + self._log_rest(states, there.tau) - log_here_B - self._log_rest(states, here.tau)
+        gain_B = log_there_B - log_here_B + (there.tau - here.tau) * (states.own_B - _of_part(states))
         tau = _column(there.tau)
         log_part_BM = (1 - tau) * (states.base_BM + (h_BK @ base.answer_MK.T).double()) + base.log_share_M
         part_B = ops.sample_categorical(log_part_BM, noise(n))
@@ -134,6 +135,11 @@ class Path:
         if y_B is not None:
             y_B = ops.sample_categorical(tau * machine.label_field(h_BK), noise(n))
         return gain_B, self.states(v_BD, y_B, part_B)
+
+
+def _of_part(states: States) -> Tensor:
+    """b_m.v - L_m of the part that a chain is in: (B,), float64."""
+    return states.base_BM.gather(1, states.part_B[:, None])[:, 0]
 
 
 def _column(value: Tensor) -> Tensor:

@@ -23,7 +23,8 @@ class AveragedLikelihood:
     value : float
         The mean log-likelihood of an example, in nats.
     stderr : float
-        The standard error, over the orders, of each order's own mean log-likelihood.
+        The standard error of the mean over the orders of each order's own mean log-likelihood: what they differ by,
+        and the errors of their ln Z.
     lower, upper : float
         The bracket.
     reliable : bool
@@ -75,7 +76,7 @@ def averaged_likelihood(
     doubtful = [z for z in found if not z.reliable]
     return AveragedLikelihood(
         value=average([z.value for z in found]),
-        stderr=float(means_N.std() / math.sqrt(n)) if n > 1 else math.nan,
+        stderr=_stderr(means_N, torch.tensor([z.stderr for z in found], dtype=torch.float64)),
         lower=average([z.upper for z in found]),
         upper=average([z.lower for z in found]),
         reliable=not doubtful,
@@ -83,6 +84,15 @@ def averaged_likelihood(
         n_permutations=n,
         regrouped=m,
     )
+
+
+def _stderr(means_N: Tensor, errors_N: Tensor) -> float:
+    """The standard error of a mean over orders, each with an error of its own.
+
+    What the orders differ by shows these errors only as far as they differ too: added, none is forgotten.
+    """
+    n = len(means_N)
+    return math.sqrt(float(means_N.var() + (errors_N**2).mean()) / n) if n > 1 else math.nan
 
 
 def free_energies(machine: Machine, X: Tensor) -> Tensor:

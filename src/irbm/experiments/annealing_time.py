@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.results import place, stamp, write_json
 from irbm.experiments.trust import naive
 from irbm.models import Infinite, Machine
 
@@ -64,9 +64,8 @@ def main() -> None:
     if args.device == "cpu":
         torch.set_num_threads(CPU_THREADS)
     found = measure(args.device, args.points or POINTS[args.device], args.repeats, args.seed)
-    write_json(
-        args.out or f"results/annealing_time_{args.device}.json", {**found, "seed": args.seed, **stamp(args.device)}
-    )
+    out = args.out or place(f"annealing_time_{args.device}", tried=args.points is not None)
+    write_json(out, {**found, "seed": args.seed, **stamp(args.device)})
     print(found)
 
 

@@ -1,12 +1,13 @@
 """Machines whose ln Z is known exactly, easy and hard, to judge estimates of it by.
 
 Small ones are summed over every state. Large ones repeat one or two filters, so that a state of the hidden units
-matters only through how many of each kind are on; or all their units but one see a single visible each, so that the
-visibles are independent once it is known whether that one is on.
+matters only through how many of each kind are on; or all their units but a few see a single visible each, so that the
+visibles are independent once it is known which of those few are on.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -203,27 +204,57 @@ def _log_binomials(available_F: NDArray[Any], n_NF: NDArray[Any]) -> Array:
 
 def needle(rng: Rng, depth: Depth) -> Known:
     """100 x 801: fair coins, each held by eight units, and one state that one unit alone makes as heavy as all else."""
-    D, K = 100, 801
-    weights, hidden_bias = np.zeros((K, D)), np.zeros(K)
-    needle = int(rng.integers(K))
-    others = np.delete(np.arange(K), needle)
-    weights[others, np.arange(K - 1) // 8] = rng.choice([-4.0, 4.0], K - 1)
-    b = -(np.logaddexp(0, weights) - math.log(2)).sum(0)
-    state = rng.integers(0, 2, D)
+    weights, b, (needle,) = _coins(rng, 100, 8, 1)
+    state = rng.integers(0, 2, 100)
     weights[needle] = 4.0 * (2 * state - 1)
-    hidden_bias[needle] = D * math.log(2) + rng.uniform(-1, 4) - np.logaddexp(0, weights[needle]).sum()
-    return _independent("needle", _machine(depth, weights, hidden_bias, b), needle)
+    return _narrow_among_coins("needle", rng, depth, weights, b, [needle])
 
 
-def _independent(kind: str, machine: Machine, needle: int) -> Known:
-    """ln Z = ln sum_z e^{-sum beta} sum over one unit's states of a product over visibles; others see one visible."""
+def company(rng: Rng, depth: Depth) -> Known:
+    """64 x 264: fair coins, and one state that eight units make as heavy as all else, together.
+
+    Each of them sees half of the visibles. One alone, or any few, would be better off without.
+    """
+    weights, b, company = _coins(rng, 64, 4, 8)
+    state = rng.integers(0, 2, 64)
+    for unit in company:
+        weights[unit] = 1.5 * (2 * state - 1) * rng.permutation(np.arange(64) < 32)
+    return _narrow_among_coins("company", rng, depth, weights, b, company)
+
+
+def _coins(rng: Rng, n_visible: int, each: int, others: int) -> tuple[Array, Array, list[int]]:
+    """Visibles that are fair coins though so many units hold each, with places left among the units for others."""
+    K = n_visible * each + others
+    places = rng.choice(K, others, replace=False)
+    weights = np.zeros((K, n_visible))
+    weights[np.delete(np.arange(K), places), np.arange(n_visible * each) // each] = rng.choice([-4.0, 4.0], K - others)
+    return weights, -(np.logaddexp(0, weights) - math.log(2)).sum(0), places.tolist()
+
+
+def _narrow_among_coins(kind: str, rng: Rng, depth: Depth, weights: Array, b: Array, units: list[int]) -> Known:
+    """What these units make when all of them are on is worth as much as all else, give or take a few nats.
+
+    To fair coins each of them, off or on, is as likely as any other.
+    """
+    hidden_bias = np.zeros(len(weights))
+    worth = len(b) * math.log(2) + rng.uniform(-1, 4)
+    usual = weights[units].sum(1) / 2
+    hidden_bias[units] = (worth - np.logaddexp(0, weights[units].sum(0)).sum() + usual.sum()) / len(units) - usual
+    return _independent(kind, _machine(depth, weights, hidden_bias, b), units)
+
+
+def _independent(kind: str, machine: Machine, units: Sequence[int]) -> Known:
+    """ln Z = ln sum_z e^{-sum beta} sum over these units' states of a product over visibles; others see one visible."""
     weights, hidden_bias, b = (t.numpy() for t in (machine.weights, machine.hidden_bias, machine.visible_bias))
-    sees = (weights != 0) & (np.arange(len(weights)) != needle)[:, None]
+    sees = (weights != 0) & ~np.isin(np.arange(len(weights)), units)[:, None]
     off_ZD = np.cumsum(np.where(sees, np.logaddexp(0, hidden_bias)[:, None], 0), axis=0)
     on_ZD = b + np.cumsum(np.where(sees, np.logaddexp(0, hidden_bias[:, None] + weights), 0), axis=0)
-    own_Z = np.logaddexp(off_ZD, on_ZD).sum(1)
-    with_it_Z = hidden_bias[needle] + np.logaddexp(off_ZD, on_ZD + weights[needle]).sum(1)
-    own_Z[needle:] = np.logaddexp(own_Z, with_it_Z)[needle:]
+    own_Z = np.full(len(weights), -np.inf)
+    for chosen in product([False, True], repeat=len(units)):
+        on = np.asarray(units)[list(chosen)]
+        first = on.max(initial=0)  # of the positions from which z allows all of them
+        log_p_Z = hidden_bias[on].sum() + np.logaddexp(off_ZD, on_ZD + weights[on].sum(0)).sum(1)
+        own_Z[first:] = np.logaddexp(own_Z, log_p_Z)[first:]
     return _over_depths(kind, machine, own_Z)
 
 
@@ -232,5 +263,6 @@ SUITES: dict[str, dict[str, Kind]] = {
     "small": {f.__name__: f for f in (plain, labelled, deep_trap, multimodal, narrow)},
     "large": {f.__name__: f for f in (one_filter, two_filters)},
     "needle": {"needle": needle},
+    "company": {"company": company},
 }
 KINDS = {name: kind for suite in SUITES.values() for name, kind in suite.items()}

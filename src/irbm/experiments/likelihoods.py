@@ -20,7 +20,7 @@ from irbm.evaluation.estimate import estimate
 from irbm.evaluation.permutations import free_energies
 from irbm.experiments import paper
 from irbm.experiments.known import machines
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.results import place, stamp, write_json
 from irbm.experiments.trust import NAIVE_CHAINS, NAIVE_POINTS, naive
 from irbm.files import write_bytes
 from irbm.models import Infinite
@@ -28,6 +28,7 @@ from irbm.training import Trainer, TrainingState
 from irbm.training.initial import initial_machine
 
 EPOCHS = {"binarized_mnist": 50, "caltech101_silhouettes": 100}
+NAIVE_LENGTH = 10_000  # points of the naive paths to trained machines
 LENGTHS = (100, 300, 1000, 3000)  # points of the naive paths to the known machine
 DOCS = File("docs")
 
@@ -142,6 +143,7 @@ usual estimate of {NAIVE_POINTS} temperatures and {NAIVE_CHAINS} chains, which h
   {_trap_range()} nats there.
 - large: 784 visible and 300 hidden units of one or two filters that repeat.
 - needle: 100 visible units and 801 hidden ones, of which a single one makes a narrow mode.
+- company: 64 visible units and 264 hidden ones, of which eight make a narrow mode together that few of them do not.
 
 Which forward value to believe: root mean square error in nats, of the largest, of the largest of those with an
 effective sample size of 20 or more (the one reported), and of the largest less four standard errors:
@@ -173,9 +175,13 @@ as a bracket, with a verdict and the reason for it; `irbm evaluate` exits with s
 
 CLOSING = """## What is done against it
 
-- A search for modes first: sweeps of the machine from noise, from what every single filter and random sets of units ask
-  for, and from examples. The clusters of what it finds, and single states that these would miss, are the base of the
-  paths, so that chains start in every mode that was found; samples of the machine from the first rounds are added.
+- A search for modes first: sweeps of the machine from noise, from what every filter asks for, alone and together with
+  those most like it, from what random sets of units ask for, and from examples. A mixture fitted to what it finds, and
+  single states that this would miss, are the base of the paths, so that chains start in every mode that was found;
+  samples of the machine from the first rounds are added.
+- Each part of the base is a distribution of both sides: independent visibles, and hidden units that answer to their
+  means. The paths are geometric means of these and the machine, so that chains neither leave their mode on the way nor
+  begin with hidden units that know nothing of it, which is where the usual paths lose the weight of a trained machine.
 - Paths with z free and with z held deep. The value is the largest forward one; the lower end of the bracket is the
   largest less four standard errors.
 - Schedules and the weights of the base's parts come from earlier, separate runs, so that every forward value is a
@@ -194,7 +200,7 @@ def main() -> None:
     parser.add_argument("dataset", nargs="?", choices=list(EPOCHS))
     parser.add_argument("--n-iter", type=int)
     parser.add_argument("--rows", type=int, help="train on the first examples alone, to try things out")
-    parser.add_argument("--points", type=int, default=10_000, help="temperatures of the naive estimate")
+    parser.add_argument("--points", type=int, default=NAIVE_LENGTH, help="temperatures of the naive estimate")
     parser.add_argument("--budget", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -205,9 +211,10 @@ def main() -> None:
         write_bytes(DOCS / "likelihoods.md", page().encode())
         return
     found = trap(args) if args.what == "trap" else run(args.dataset, args)
-    name = "trap" if args.what == "trap" else args.dataset
+    name = "likelihoods_" + ("trap" if args.what == "trap" else args.dataset)
+    tried = bool(args.rows or args.n_iter or args.points != NAIVE_LENGTH)
     write_json(
-        args.out or f"results/likelihoods_{name}.json",
+        args.out or place(name, tried=tried),
         {**found, "budget": args.budget, "seed": args.seed, **stamp(args.device)},
     )
     print(json.dumps({n: v for n, v in found["ours"].items() if n != "trials"}, indent=1))

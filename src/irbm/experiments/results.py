@@ -46,6 +46,11 @@ def _commit() -> str:
     return described.stdout.strip()
 
 
+def place(name: str, *, tried: bool) -> Path:
+    """The file of a result; one of a run that was only tried out never lies where real ones do."""
+    return Path("results", *(["quick"] if tried else []), f"{name}.json")
+
+
 def write_json(path: str | Path, result: dict[str, Any]) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, (json.dumps(finite(result), indent=1, allow_nan=False) + "\n").encode())

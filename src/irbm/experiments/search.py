@@ -80,13 +80,11 @@ def main() -> None:
     out = args.out or f"results/search_{args.dataset}.json"
     options = {"device": args.device, "rows": args.rows, "seconds": args.seconds, "test": False}
     runs, length = known_runs(out), {"n_iter": args.n_iter}
-    known = [(run["change"], run["seed"]) for run in runs]
+    wanted = untried(CANDIDATES[args.dataset], [int(seed) for seed in args.seeds.split(",")], runs)
     with processes(args.jobs) as pool:
         jobs = {
             pool.submit(train, args.dataset, "hybrid", seed, changes=length | change, **options): change
-            for seed in map(int, args.seeds.split(","))
-            for change in CANDIDATES[args.dataset]
-            if (change, seed) not in known
+            for change, seed in wanted
         }
         for job in as_completed(jobs):  # written after each, so that an end before the last loses little
             runs.append({"change": jobs[job], **job.result()})
@@ -96,6 +94,14 @@ def main() -> None:
             f"{run['change'] or 'the paper'}, seed {run['seed']}: validation error {run['validation_error']:.2%} at "
             f"epoch {run['best_epoch']} of {run['epochs']}, l {run['n_components']}"
         )
+
+
+def untried(
+    candidates: list[dict[str, Any]], seeds: list[int], runs: list[dict[str, Any]]
+) -> list[tuple[dict[str, Any], int]]:
+    """The changes and seeds that no run is of."""
+    known = [(run["change"], run["seed"]) for run in runs]
+    return [(change, seed) for seed in seeds for change in candidates if (change, seed) not in known]
 
 
 def ranked(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """How far ``log_partition("ais")`` can be trusted: its bracket and verdict on machines whose ln Z is known.
 
 ``python -m irbm.experiments.trust small`` writes results/trust_small.json, ``large`` the machines of 784 x 300 units,
-``needle`` those of 100 x 801. Nothing is told to the estimator but the machine. Beside it stands what is usually done.
+``needle`` those of 100 x 801 and ``company`` those of 64 x 264, with narrow modes.
+Nothing is told to the estimator but the machine. Beside it stands what is usually done.
 """
 
 import argparse
@@ -23,10 +24,11 @@ from irbm.evaluation.estimate import ERRORS, LEAST_ESS, estimate
 from irbm.evaluation.partition import LogPartition
 from irbm.evaluation.paths import Base, Path
 from irbm.experiments.known import SUITES, Known, machines
-from irbm.experiments.results import processes, stamp, write_json
+from irbm.experiments.results import place, processes, stamp, write_json
 from irbm.models import Machine
 from irbm.ops.noise import uniform_noise
 
+PER_KIND = 3  # machines of each kind and depth; with another number things are only tried out
 WRONG = 0.5  # nats by which a value called reliable must not be off
 NAIVE_POINTS, NAIVE_CHAINS = 1000, 100
 
@@ -93,7 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suite", choices=list(SUITES))
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--per-kind", type=int, default=3)
+    parser.add_argument("--per-kind", type=int, default=PER_KIND)
     parser.add_argument("--budget", type=int)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--jobs", type=int, default=1, help="machines at the same time")
@@ -101,7 +103,7 @@ def main() -> None:
     parser.add_argument("--out")
     args = parser.parse_args()
     console = Console(stderr=True)
-    out = File(args.out or f"results/trust_{args.suite}.json")
+    out = File(args.out or place(f"trust_{args.suite}", tried=args.per_kind != PER_KIND))
     settings = {"seed": args.seed, "per_kind": args.per_kind, "budget": args.budget}
     rows = _rows_of(out, settings) if args.resume else []
     with processes(args.jobs) as pool:

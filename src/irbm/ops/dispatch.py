@@ -144,5 +144,7 @@ def tally_(sums: Tensor, mode_B: Tensor) -> None:
     """Add the sum of a batch's likeliest z, and their maximum, to the two sums (float64)."""
     if has_kernels(mode_B):
         counting.tally_(sums, mode_B)
+    elif compiled.counts_on(mode_B.device):
+        compiled.tally_(sums, mode_B)
     else:
         sums.add_(torch.stack([mode_B.sum(), mode_B.max()]))

@@ -71,13 +71,23 @@ def available(device: torch.device | str) -> bool:
 
 # -- uniforms from a key ----------------------------------------------------------------------------------------
 
+LEAST = 2.0**-32 if triton is None else tl.constexpr(2.0**-32)
+"""Half a step of the grid that uniforms lie on. None is 0, by which an event of any probability above 0 would happen:
+in the billions of draws of an estimate of ln Z some chain would go where its weight cannot follow."""
+
+
+@jit
+def as_uniform(bits):
+    """32 random bits as a number within (0, 1)."""
+    return tl.maximum(tl.uint_to_uniform_float(bits), LEAST)
+
 
 @jit
 def z_uniform(seed, stream, row):
     """The one uniform that decides a row's z."""
     zero = (row * 0).to(tl.uint32)
     bits, _, _, _ = tl.philox(seed, zero, row.to(tl.uint32), zero + stream.to(tl.uint32), zero + FOR_Z)
-    return tl.uint_to_uniform_float(bits)
+    return as_uniform(bits)
 
 
 @jit
@@ -88,7 +98,7 @@ def row_uniforms(seed, stream, row, first, PURPOSE: constexpr, COLUMNS: constexp
     a_Q, b_Q, c_Q, d_Q = tl.philox(
         seed, quarter_Q, zero_Q + row.to(tl.uint32), zero_Q + stream.to(tl.uint32), zero_Q + PURPOSE
     )
-    return tl.uint_to_uniform_float(tl.interleave(tl.interleave(a_Q, c_Q), tl.interleave(b_Q, d_Q)))
+    return as_uniform(tl.interleave(tl.interleave(a_Q, c_Q), tl.interleave(b_Q, d_Q)))
 
 
 @jit
@@ -99,7 +109,7 @@ def tile_uniforms(seed, stream, row_B, first, PURPOSE: constexpr, COLUMNS: const
     zero_BQ = quarter_BQ * 0
     row_BQ = zero_BQ + row_B[:, None].to(tl.uint32)
     a_BQ, b_BQ, c_BQ, d_BQ = tl.philox(seed, quarter_BQ, row_BQ, zero_BQ + stream.to(tl.uint32), zero_BQ + PURPOSE)
-    return tl.uint_to_uniform_float(tl.interleave(tl.interleave(a_BQ, c_BQ), tl.interleave(b_BQ, d_BQ)))
+    return as_uniform(tl.interleave(tl.interleave(a_BQ, c_BQ), tl.interleave(b_BQ, d_BQ)))
 
 
 # -- arguments and launches -------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from irbm.ops import compiled, fused
 from irbm.ops.kernels import Key, available
 
 Noise = Callable[..., Tensor]
-"""``noise(*shape)`` returns uniforms in [0, 1), fresh at each call."""
+"""``noise(*shape)`` returns uniforms in (0, 1), fresh at each call."""
 
 
 class Stream:
@@ -37,8 +37,10 @@ class Stream:
     def __call__(self, *shape: int) -> Tensor:
         if self._device.type == "cpu":
             kind = np.float64 if self._dtype == torch.float64 else np.float32
-            return torch.from_numpy(self._numpy.random(shape, dtype=kind))
-        return torch.rand(shape, generator=self._torch, device=self._device, dtype=self._dtype)
+            u = torch.from_numpy(self._numpy.random(shape, dtype=kind))
+        else:
+            u = torch.rand(shape, generator=self._torch, device=self._device, dtype=self._dtype)
+        return u.clamp_(min=torch.finfo(self._dtype).eps / 4)  # none is 0, as in ``kernels.LEAST``
 
 
 class CountedStream:

@@ -31,6 +31,9 @@ class Limits(NamedTuple):
 
 def regrouped(size: Tensor, limits: Tensor) -> Tensor:
     """M_t from l and the two limits, all on the device."""
+    if not size.is_cuda:  # two numbers: six calls of torch would cost more than the shuffle
+        fraction, most = limits.tolist()
+        return torch.tensor(int(min(math.floor(int(size) * fraction), most)))
     return torch.minimum((size * limits[0]).floor(), limits[1]).long()
 
 
