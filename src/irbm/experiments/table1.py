@@ -186,6 +186,10 @@ def section(result: dict[str, Any]) -> str:
     for how, names in _ways(result).items():
         lines += [f"{', '.join(TITLES[name] for name in names)}: {how}", ""]
     words = [WORDS, *(_verdict(result, name) for name in result["datasets"])]
+    found = {(r["dataset"], r["model"]) for r in result["rows"]}
+    for name in result["datasets"]:
+        missing = [model for model in MODELS if model not in (AVERAGED, CHAINS) and (name, model) not in found]
+        words += [f"Not run yet on {TITLES[name]}: {', '.join(missing)}."] if missing else []
     return "\n".join([*lines, " ".join(word for word in words if word)])
 
 
