@@ -194,6 +194,14 @@ def test_everything_but_the_number_of_epochs_decides_the_folder(tmp_path):
     assert len({folder(t) for t in [short(2), *others]} | {folder(short(2), "cuda")}) == 2 + len(others)
 
 
+def test_a_biased_machine_starts_from_the_means_of_the_data(tmp_path):
+    """With a rate of next to nothing it stays where it starts."""
+    settings = Settings(n_iter=1, learning_rate=1e-12, gibbs_steps=1, regroup=None)
+    run = train(Lab(out=tmp_path).run_of(Training(dataset="digits", settings=settings, seed=0, model="biased")))
+    bias, means = run.machine().visible_bias.numpy(), data.load("digits").train.X.mean(0)
+    np.testing.assert_allclose(1 / (1 + np.exp(-bias)), means, atol=0.01)
+
+
 def test_a_damaged_snapshot_is_refused(tmp_path):
     run = train(Lab(out=tmp_path).run_of(short(1)))
     run.file(1).write_bytes(run.file(1).read_bytes()[:-100])

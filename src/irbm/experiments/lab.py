@@ -51,7 +51,9 @@ class Training:
     dataset: str
     settings: Settings
     seed: int
-    model: str = "infinite"  # or "fixed"; or "greedy": fixed, started from the units of Frank and Wolfe's method
+    # "infinite"; "fixed"; "biased": fixed, with visible biases that start at the data's log-odds; or "greedy": fixed,
+    # started from the units of Frank and Wolfe's method.
+    model: str = "infinite"
     n_components: int = 1  # of a fixed one
     beta: float = 1.01
 
@@ -161,6 +163,9 @@ def _fresh(run: Run, X: torch.Tensor) -> TrainingState:
     machine = initial_machine(
         depth, X.shape[1], n_components=training.n_components, seed=training.seed, device=run.device
     )
+    if training.model == "biased":
+        p_D = (X.double().sum(0) + 1) / (len(X) + 2)  # finite log-odds for a pixel that is never on
+        machine.visible_bias.copy_(torch.logit(p_D))
     return TrainingState.start(machine, training.settings, training.seed)
 
 
@@ -324,8 +329,9 @@ class Lab:
         """
         runs = {(r["dataset"], r["setting"], r["seed"]): r for r in self.earlier().get("runs", [])}
         for place, changes in wanted.items():
-            found = next((r for r in self._classifiers(place[0]) if self._classified(r, place, changes)), None)
-            if found and not self._classified(runs.get(place, {}), place, changes):
+            known = [runs.get(place, {}), *self._classifiers(place[0])]
+            found = next((r for r in known if self._classified(r, place, changes)), None)
+            if found:
                 runs[place] = found
         calls = [
             self._classification(place, changes)
@@ -354,8 +360,10 @@ class Lab:
         return about | {"device": self.device, "changes": changes, "checkpoints": folder}
 
     def _classified(self, run: dict[str, Any], place: tuple[str, str, int], changes: dict[str, Any]) -> bool:
+        """Whether it is the wanted one, or trained for longer: validation has chosen its epoch all the same."""
         dataset, setting, seed = place
         settings = classification.settings_of(dataset, setting, **changes)
+        settings["n_iter"] = max(settings["n_iter"], run.get("settings", settings)["n_iter"])
         return classification.is_done(run, setting, seed, settings, len(load(dataset).train.X))
 
     def bar(self) -> Progress:

@@ -43,6 +43,13 @@ SEEN: dict[str, dict[str, str]] = {
             'with RP blobs, strokes and rings lie side by side. The paper shows "1"s where the ring is here.'
         )
     },
+    "beta": {
+        "2026-11-15T12:55:10+00:00": (
+            "Seen: a larger penalty costs units, and with them nats, on both data sets alike. Robust, as the paper "
+            "repeats from others, is not what one would call it after so few epochs; that a small penalty lets the "
+            "model grow to its size sooner is what the paper says too."
+        )
+    },
     "fig9": {
         "2026-11-15T09:38:30+00:00": (
             "Seen: on MNIST most samples pass for digits, with more 0, 3 and 9 than the test set has and no 1 at "
@@ -98,8 +105,10 @@ def _provenance(name: str, result: dict[str, Any]) -> str:
     """What was run, on which data, where and when."""
     notes = "; ".join(f"{TITLES[dataset]}: {note}" for dataset, note in result["notes"].items())
     seeds = ", ".join(map(str, result["seeds"]))
+    parts = [part for kind in ("rows", "runs") for part in result.get(kind, []) if "commit" in part] or [result]
+    where, commits = ({part[what]: None for part in parts} for what in ("device", "commit"))
     return (
-        f"*`irbm reproduce {name}`, seeds {seeds}, on {result['device']}, commit {result['commit']}, "
+        f"*`irbm reproduce {name}`, seeds {seeds}, on {', '.join(where)}, commit {', '.join(commits)}, "
         f"{result['date'][:10]}; {result['wall_seconds']:.0f} s, trainings (some shared with other figures) "
         f"{result['training_seconds']:.0f} s. {notes}.*"
     )

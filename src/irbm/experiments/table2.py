@@ -140,6 +140,10 @@ def section(result: dict[str, Any]) -> str:
     ]
     words = [_verdict(result, name) for name in result["datasets"]]
     words += [WORDS] if any(r["model"] in OWN for r in rows(result)) else []
+    found = {(r["dataset"], r["model"]) for r in rows(result)}
+    for name in result["datasets"]:
+        missing = [model for model in MODELS if model not in OWN and (name, model) not in found]
+        words += [f"Not run yet on {TITLES[name]}: {', '.join(missing)}."] if missing else []
     return "\n".join([*lines, "", " ".join(word for word in words if word)])
 
 
