@@ -118,8 +118,17 @@ def test_schedules_cover_the_path_and_follow_the_variance():
     assert schedule[0] == 0
     assert schedule[-1] == 1
     assert (schedule.diff() >= 0).all()
-    share = ((schedule > 100 / 255) & (schedule < 120 / 255)).double().mean()
-    assert 0.75 < share < 0.9
+    low, high = ais.tau_at(torch.tensor([100 / 255, 120 / 255], dtype=torch.float64))
+    assert 0.75 < ((schedule > low) & (schedule < high)).double().mean() < 0.9
+
+
+def test_points_crowd_before_the_end():
+    tau = ais.tau_at(torch.linspace(0, 1, 1001, dtype=torch.float64))
+    assert (tau[0], tau[-1]) == (0, 1)
+    assert (tau.diff() > 0).all()
+    rest = 1 - tau[900:-1]
+    torch.testing.assert_close(rest[1:] / rest[:-1], torch.full((99,), 1e-3**0.01, dtype=torch.float64))
+    torch.testing.assert_close(tau[:900].diff(), torch.full((899,), 0.99 / 900, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
