@@ -35,3 +35,21 @@ def test_errors_are_means_over_the_seeds_of_one_setting(monkeypatch, tmp_path):
     text = (tmp_path / "docs/classification.md").read_text()
     assert "| digits | hybrid | 0.1 | 0.2 | 0 | 2 | 30 | 20 | 3, 3 of 9 | 3.00 ± 1.41 | 1.50 |" in text
     assert "| digits | hybrid | 0.3 | 0.2 | 0 | 2 | 30 | 20 | 3, 3 of 9 | 2.00 ± 0.00 | 1.00 |" in text
+
+
+def test_digits_have_a_row_for_each_candidate_and_the_first_has_the_test_error():
+    of = {
+        "runs": [{"test_error": {"rate": rate}} for rate in (0.02, 0.04)],
+        "candidates": [
+            {"settings": {"l1": 0.1, "shifts": True}, "cross_validation_error": 0.03},
+            {"settings": {"l1": 0.2}, "cross_validation_error": 0.05},
+        ],
+        "baselines": {"linear": {"settings": {"C": 3}, "cross_validation_error": 0.1, "test_error": {"rate": 0.2}}},
+        "cross_validation_errors_of_others": {"kernel": 0.07},
+    }
+    assert list(classifiers_page._digit_rows(of)) == [
+        ("infinite RBM, hybrid, RP", "l1 0.1, shifted images too", "3.00", "3.00 ± 1.41 (2 seeds)"),
+        ("infinite RBM, hybrid, RP", "l1 0.2", "5.00", ""),
+        ("linear", "C 3", "10.00", "20.00"),
+        ("kernel", "", "7.00", ""),
+    ]

@@ -1,7 +1,7 @@
 """What the digits experiment may see, and how it counts."""
 
 import json
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -89,3 +89,24 @@ def test_a_search_is_not_repeated_for_the_same_candidates(tmp_path):
     assert not digits.searched(known, [{"l1": 0.1}, {"l1": 0.3}])
     assert not digits.searched(known, candidates[:1])
     assert not digits.searched({}, candidates)
+
+
+def test_what_is_known_is_kept_and_only_the_rest_is_done(monkeypatch):
+    done, saved = [], []
+    monkeypatch.setattr(digits, "landmarks", lambda cuts: {})
+    monkeypatch.setattr(digits, "best_logistic", lambda pool, cuts, kinds: done.append(kinds) or {"kinds": kinds})
+    monkeypatch.setattr(digits, "final", lambda cuts, settings, seed: done.append(seed) or {"seed": seed})
+    known = next(iter(digits.BASELINES))
+    found = {
+        "candidates": [{"settings": {"l1": 0.1}}, {"settings": {"l1": 0.2}}],
+        "baselines": {known: "kept"},
+        "runs": [{"seed": 1}],
+    }
+    with ThreadPoolExecutor(1) as pool:
+        digits.compared(pool, ONE, found, 3, lambda: saved.append(len(found["runs"])))
+    assert done == [digits.FEATURES, 0, 2]
+    assert found["baselines"][known] == "kept"
+    assert [run["seed"] for run in found["runs"]] == [0, 1, 2]
+    assert found["chosen"]["l1"] == 0.1
+    assert saved[-1] == 3
+    assert len(saved) == 3
