@@ -109,7 +109,11 @@ def recorded(step: Call, device: torch.device | str) -> Call:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         step()
-    return graph.replay
+
+    def replay(holds: Call = step) -> None:  # the graph writes to the step's tensors: they must outlive it
+        graph.replay()
+
+    return replay
 
 
 def sweep(case: Case, device: torch.device | str) -> Call:
