@@ -31,9 +31,10 @@ long before training ends. The search below says what the gap is not: hybrid tra
 discriminative training there, and other rates, L1 weights, alphas, persistent chains and the momentum of the authors'
 script move validation errors by a tenth of a percent or two, or for the worse. Part of it is the noise of drawn
 pixels: cut at half intensity instead (*thresholded_mnist*) the same settings err by a fifth less. What helps is more
-images, shifted ones, and more units that take part. The paper has 30.95 % on CalTech, where the seeds of one setting
-lie further apart than that is away. Six candidates for CalTech had their test errors shown in an earlier search;
-nothing was chosen by them."""
+images, shifted ones, together with more units that take part. The paper has 30.95 % on CalTech, where the seeds of one
+setting lie further apart than its settings are away from that; wide machines come to it within their spread, and below
+it with shifted images. Six candidates for CalTech had their test errors shown in an earlier search; nothing was chosen
+by them."""
 DIGITS = """The bundled digits, 8x8: settings by five-fold cross-validation over train + validation, training on both,
 then one look at the test split (`python -m irbm.experiments.digits_classification`). *One cut* is what
 `data.load("digits")` gives, a pixel above 7.5 of 16 or not; *three cuts*, at 3.5, 7.5 and 11.5, are another problem,

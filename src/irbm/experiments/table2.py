@@ -20,6 +20,8 @@ MODELS = {  # setting of the classification experiment
     "Dis-iRBM RP hybrid": "hybrid",
     "Dis-iRBM RP hybrid searched": "hybrid_searched",
     "Dis-iRBM RP hybrid shifted": "hybrid_shifted",
+    "Dis-iRBM RP wide": "hybrid_wide",
+    "Dis-iRBM RP wide shifted": "hybrid_wide_shifted",
     "Dis-iRBM RP dis.": "discriminative",
     "Dis-iRBM hybrid": "hybrid_ordinary",
     "Dis-iRBM dis.": "discriminative_ordinary",
@@ -27,10 +29,11 @@ MODELS = {  # setting of the classification experiment
     "ClassRBM dis.": "classrbm",
     GREEDY: "frank_wolfe_softmax",
 }
-OWN = ("Dis-iRBM RP hybrid searched", "Dis-iRBM RP hybrid shifted")  # not of the paper
+OWN = tuple(f"Dis-iRBM RP {kind}" for kind in ("hybrid searched", "hybrid shifted", "wide", "wide shifted"))
 WORDS = (
     '"Searched" has the rate and the L1 weight that the validation split chose, "shifted" learns from images moved by '
-    "one pixel as well: neither is a row of the paper."
+    'one pixel as well, "wide" is hybrid training that mixes 0.95 of the units in every step and may grow to a bound: '
+    "none of them is a row of the paper."
 )
 PAIRS = {"hybrid": "hybrid_ordinary", "discriminative": "discriminative_ordinary"}
 UNITS = {MNIST: 600, CALTECH: 600, DIGITS: 20}  # of the greedy machine
