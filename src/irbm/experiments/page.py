@@ -60,8 +60,9 @@ SEEN: dict[str, dict[str, str]] = {
     },
     "fig10": {
         "2026-11-15T13:27:14+00:00": (
-            "Seen: as in the paper, nearly all test examples end above M_T and close together, four in five of them at "
-            "one and the same z; two smaller peaks lie below it, one of them right above M_T. MNIST is not done yet."
+            "Seen: as in the paper, nearly all test examples end above M_T and close together: on MNIST within some "
+            "fifty units, on CalTech four in five at one and the same z. Where the paper has all of them above M_T, a "
+            "small peak lies right at it here."
         )
     },
     "fig11": {
@@ -74,8 +75,8 @@ SEEN: dict[str, dict[str, str]] = {
         "2026-11-15T13:29:41+00:00": (
             "Seen: on CalTech the whole bracket of iRBM RP lies above the paper's value and above every other model; "
             "the RBM, with settings of its own, comes out where the paper has it. Averaging machines that are 50 "
-            "epochs apart loses twelve nats. On MNIST nothing was trained for more than 400 epochs; the run of iRBM RP grew "
-            "from 950 to 1186 units after epoch 300 and lost 14 nats by it, so that epoch 200 was chosen, and RP is "
+            "epochs apart loses twelve nats. On MNIST nothing was trained for more than 400 epochs; iRBM RP grew from "
+            "950 to 1186 units after epoch 300 and lost 14 nats by it, so that epoch 200 was chosen, and RP is "
             "below the RBM and the ordinary iRBM. An earlier run, with the same settings, did not jump "
             "([growth](decisions/004-training-details.md)). With 1000 chains the machine stays at half the size, and a "
             "nat better."
