@@ -5,7 +5,7 @@ import torch
 
 from irbm.ops import annealing, fused
 from irbm.ops import reference as ops
-from irbm.ops.kernels import Key
+from irbm.ops.kernels import Key, constexpr, jit, row_launch, tl
 from irbm.ops.reference import Heat
 
 TAIL = ops.log_tail(1.01)
@@ -38,3 +38,32 @@ def test_sums_and_samples_are_those_of_the_twin(kind, K, per_row, device):
     at_an_edge = at_an_edge | ((torch.sigmoid(there_BK) - u_BK).abs() < EDGE)
     assert not ((found[2] != wanted[2]) & ~at_an_edge).any()
     assert at_an_edge.all(1).sum() <= 2  # of eight rows
+
+
+@jit
+def _reach_kernel(a_BK, answer_K, beta_K, tau, kappa, tail, seed, stream, reach_BK, K, BLOCK: constexpr):
+    at_K = tl.arange(0, BLOCK)
+    inside_K = at_K < K
+    a_K = tl.load(a_BK + tl.program_id(0) * K + at_K, mask=inside_K, other=0.0)
+    answer_K = tl.load(answer_K + at_K, mask=inside_K, other=0.0)
+    beta_K = tl.load(beta_K + at_K, mask=inside_K, other=0.0)
+    _, _, reach_K, _ = annealing._heated(
+        a_K, answer_K, beta_K, at_K, inside_K, K, tail, tl.load(tau), tl.load(kappa), "infinite"
+    )
+    tl.store(reach_BK + tl.program_id(0) * K + at_K, reach_K, mask=inside_K)
+
+
+def test_what_is_certain_of_z_is_certain_to_the_last_digit(device):
+    """A thousandth of a millionth less, and of the billions of draws of an estimate some would take z back to 1."""
+    B, K, deep = 8, 300, 100
+    generator = torch.Generator().manual_seed(0)
+    a_BK = torch.randn(B, K, generator=generator)
+    a_BK[:, :deep] = 40.0  # worth so much that no z leaves one of them out
+    a_BK, beta_K = a_BK.to(device), torch.full((K,), 0.7, device=device)
+    one, none = torch.ones((), dtype=torch.float64, device=device), torch.zeros((), dtype=torch.float64, device=device)
+    reach_BK = torch.empty(B, K, dtype=torch.float64, device=device)
+    _reach_kernel[(B,)](
+        a_BK, torch.zeros(K, device=device), beta_K, one, none, TAIL, 0, 0, reach_BK, K, **row_launch(K)
+    )
+    assert (reach_BK[:, deep - 1] - 1).abs().max() < 1e-12
+    assert (reach_BK[:, deep:].amin() < 0.9).all()

@@ -41,11 +41,12 @@ def rows(row: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def growth_line(growth: dict[str, Any]) -> str:
+    # Files written before capacities were counted have a run on coins, which stays within one.
+    through = f" on enlarged digits, through {len(growth['capacities'])} capacities" if "capacities" in growth else ""
     return (
-        f"From {growth['first_size']} to {growth['last_size']} units in {growth['steps']} steps on enlarged digits, "
-        f"through {len(growth['capacities'])} capacities: {duration(growth['growing'])} a step on average, all that "
-        f"growth brings within it, and {duration(growth['held'])} at the same sizes held, "
-        f"a ratio of {growth['growing'] / growth['held']:.2f}."
+        f"From {growth['first_size']} to {growth['last_size']} units in {growth['steps']} steps{through}: "
+        f"{duration(growth['growing'])} a step on average, all that growth brings within it, and "
+        f"{duration(growth['held'])} at the same sizes held, a ratio of {growth['growing'] / growth['held']:.2f}."
     )
 
 
@@ -136,7 +137,7 @@ def _section(result: dict[str, Any], picture: str | None) -> list[str]:
         f"## {result['hardware']}{threads}",
         "",
         f"{versions}. Commit {result['commit']}, {result['date'][:10]}, seed {result['seed']}; "
-        f"load average {before:.1f} before and {after:.1f} after{_settings(result['environment'])}.{busy}",
+        f"load average {before:.1f} before and {after:.1f} after{_settings(result.get('environment'))}.{busy}",
         "",
         "| step | who | median | irbm takes of it |",
         "|---|---|---:|---:|",
@@ -150,8 +151,10 @@ def _section(result: dict[str, Any], picture: str | None) -> list[str]:
     return lines
 
 
-def _settings(environment: dict[str, str | None]) -> str:
-    """What the environment says about threads."""
+def _settings(environment: dict[str, str | None] | None) -> str:
+    """What the environment says about threads, where it was written down."""
+    if environment is None:
+        return ""
     said = ", ".join(f"{name}={value}" for name, value in environment.items() if value is not None)
     return f"; {said or 'no variable set for threads'}"
 

@@ -1,7 +1,8 @@
 """The hidden half-step of annealing in one fused Triton kernel: two sums over z, and a sample of h, in one launch.
 
-The slow twin is ``reference.annealed_sample``. As in ``fused``, a program owns one row, gains are added up in
-float64, and what is left after subtracting the largest t is float32.
+The slow twin is ``reference.annealed_sample``. As in ``fused``, a program owns one row, and gains are added up in
+float64; here the weights of z are, too. Where float32 made P(z >= k) of a certainty 0.9999999, one draw in ten million
+took z back to 1, a step of next to no probability, and a chain's weight was lost to it by tens of nats.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
@@ -35,21 +36,21 @@ def _heated(a_K, answer_K, beta_K, at_K, inside_K, K, tail, tau, kappa, KIND: co
     if KIND == "fixed":
         reach_K = tl.where(inside_K, 1.0, 0.0)
         log_sum = total
-        beyond = (total * 0.0).to(tl.float32)
+        beyond = total * 0.0
     else:
         t_K = tl.cumsum(gain_K, 0) - kappa * (K - 1 - at_K).to(tl.float64)
         t_K = tl.where(inside_K, t_K, float("-inf"))
         peak = tl.max(t_K, 0)
         if KIND == "infinite":
             peak = tl.maximum(peak, total + tail)
-            beyond = tl.exp((total + tail - peak).to(tl.float32))
+            beyond = tl.exp((total + tail - peak).to(tl.float32)).to(tl.float64)
         else:
-            beyond = (total * 0.0).to(tl.float32)
-        weight_K = tl.exp((t_K - peak).to(tl.float32))
+            beyond = total * 0.0
+        weight_K = tl.exp((t_K - peak).to(tl.float32)).to(tl.float64)
         sum_of = tl.sum(weight_K, 0) + beyond
         reach_K = (tl.cumsum(weight_K, 0, reverse=True) + beyond) / sum_of
         beyond = beyond / sum_of
-        log_sum = peak + tl.log(sum_of).to(tl.float64)
+        log_sum = peak + tl.log(sum_of)
     return a_K, log_sum, reach_K, beyond
 
 
