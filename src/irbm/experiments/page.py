@@ -78,8 +78,8 @@ SEEN: dict[str, dict[str, str]] = {
             "epochs apart loses twelve nats. On MNIST nothing was trained for more than 400 epochs; iRBM RP grew from "
             "950 to 1186 units after epoch 300, by the short estimates of the validation split lost 14 nats, and epoch "
             "200 was chosen, where it is below the RBM and the ordinary iRBM. An earlier run, with the same settings, "
-            "did not jump ([growth](decisions/004-training-details.md)). With 1000 chains the machine stays at half the "
-            "size, and a nat better. A flaw in the annealing of z, by which an estimate can come out too low, was "
+            "did not jump ([growth](decisions/004-training-details.md)). With 1000 chains the machine has half the "
+            "size, and is a nat better. A flaw in the annealing of z, by which an estimate can come out too low, was "
             "repaired after these."
         )
     },
