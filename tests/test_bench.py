@@ -232,7 +232,7 @@ class TestResult:
             "n_components": 77, "training_seconds": 61.2,
         }  # fmt: skip
         table = {"notes": {"digits": "of 8 x 8"}, "rows": [row, {**row, "model": "RBM", "n_components": 99}]}
-        (tmp_path / "table1.json").write_text(json.dumps(table))
+        (tmp_path / "whole_runs.json").write_text(json.dumps(table))
         page.write_page(tmp_path, tmp_path / "performance.md")
         text = (tmp_path / "performance.md").read_text()
         assert (

@@ -374,3 +374,26 @@ def test_chains_run_in_float64_where_float32_would_round_too_much(scale, dtype, 
     machine = as_machine(random_small(np.random.default_rng(0), depth="infinite", labels=2), dtype=start)
     machine = replace(machine, **{large: getattr(machine, large) * scale})
     assert record._working_copy(machine).weights.dtype == dtype
+
+
+def test_a_large_penalty_is_rounding_too():
+    machine = as_machine(random_small(np.random.default_rng(0), depth="infinite"), dtype=torch.float32)
+    machine = replace(machine, depth=Infinite(1e8))
+    assert record._working_copy(machine).weights.dtype == torch.float64
+
+
+@pytest.mark.parametrize("method", [partition.exact, record.estimate])
+@pytest.mark.parametrize("value", [math.nan, -math.inf])
+@pytest.mark.parametrize("name", ["weights", "hidden_bias", "visible_bias"])
+def test_a_machine_that_diverged_has_no_verdict(name, value, method):
+    machine = as_machine(random_small(np.random.default_rng(0), depth="infinite"))
+    bad = getattr(machine, name).clone()
+    bad.view(-1)[0] = value
+    with pytest.raises(ValueError, match=f"{name} must hold finite numbers"):
+        method(replace(machine, **{name: bad}))
+
+
+def test_no_examples_are_as_none():
+    machine = as_machine(random_small(np.random.default_rng(0), depth="infinite"))
+    found = [record.estimate(machine, examples=e, budget=2) for e in (None, torch.zeros(0, machine.n_visible))]
+    assert found[0] == found[1]

@@ -32,3 +32,12 @@ def test_float64_goes_further():
     noise.reseed(0)
     noise._numpy = type("Zeros", (), {"random": staticmethod(lambda shape, dtype: np.zeros(shape, dtype))})()
     assert 0 < noise(1).item() < 2.0**-53
+
+
+@pytest.mark.parametrize("noise", list(streams()))
+def test_a_seed_of_numpy_is_a_seed(noise):
+    draws = []
+    for key in ((3, 1), (np.int64(3), np.uint8(1))):
+        noise.reseed(*key)
+        draws.append(noise(10))
+    assert torch.equal(*draws)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from irbm.evaluation import ais, modes
 from irbm.evaluation.ais import Estimate, Pilot
-from irbm.evaluation.partition import LogPartition, Trial
+from irbm.evaluation.partition import LogPartition, Trial, check_finite
 from irbm.evaluation.paths import Path, States
 from irbm.evaluation.tempering import temper
 from irbm.models import Fixed, Machine
@@ -121,6 +121,9 @@ def estimate(
     ``means_D`` are the visibles' means, for the base of the paths (the machine's own where it is None);
     ``examples`` (n, D) start one more set of chains for the reverse side.
     """
+    check_finite(machine)
+    if examples is not None and not len(examples):
+        examples = None
     with _full_precision():
         return _estimate(_working_copy(machine), means_D, examples, seed, tol, budget)
 
@@ -139,7 +142,9 @@ def _full_precision() -> Iterator[None]:
 def _working_copy(machine: Machine) -> Machine:
     """The machine's l units in their order; in float32 unless its rounding could add up to a tenth of a nat."""
     machine = machine.selected(machine.order[: int(machine.size)])
-    worst = sum(float(t.double().abs().sum()) for t in machine.tensors().values() if t.is_floating_point())
+    terms = [t for t in machine.tensors().values() if t.is_floating_point()]
+    terms.append(machine.depth.penalties(machine.hidden_bias))
+    worst = sum(float(t.double().abs().sum()) for t in terms)
     return machine.to(dtype=torch.float32 if worst * FLOAT32_ROUNDING < 0.1 else torch.float64)
 
 

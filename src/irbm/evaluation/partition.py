@@ -75,8 +75,16 @@ def is_small(machine: Machine) -> bool:
     return states <= MAX_STATES and states * max(n_visible, n_hidden) * max(machine.n_classes, 1) <= MAX_WORK
 
 
+def check_finite(machine: Machine) -> None:
+    """A machine that diverged has no ln Z: no verdict on one may come out of comparisons that are false for NaN."""
+    for name, tensor in machine.tensors().items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"{name} must hold finite numbers for ln Z; this machine has diverged")
+
+
 def exact(machine: Machine) -> LogPartition:
     """ln Z by enumeration of the visible or the hidden units, whichever are fewer."""
+    check_finite(machine)
     n_visible, n_hidden = machine.n_visible, int(machine.size)
     if 2 ** min(n_visible, n_hidden) > MAX_STATES:
         raise ValueError(

@@ -32,8 +32,8 @@ MODELS = {  # setting of the classification experiment
 OWN = tuple(f"Dis-iRBM RP {kind}" for kind in ("hybrid searched", "hybrid shifted", "wide", "wide shifted"))
 WORDS = (
     '"Searched" has the rate and the L1 weight that the validation split chose, "shifted" learns from images moved by '
-    'one pixel as well, "wide" is hybrid training that mixes 0.95 of the units in every step and may grow to a bound: '
-    "none of them is a row of the paper."
+    'one pixel as well, "wide" is hybrid training that mixes 0.95 of the units in every step and may grow to a bound '
+    '(on CalTech with the rate and L1 of "searched", too): none of them is a row of the paper.'
 )
 PAIRS = {"hybrid": "hybrid_ordinary", "discriminative": "discriminative_ordinary"}
 UNITS = {MNIST: 600, CALTECH: 600, DIGITS: 20}  # of the greedy machine

@@ -51,7 +51,7 @@ class CountedStream:
 
     def reseed(self, *key: int) -> None:
         # A hash takes a tenth of NumPy's seed sequence, which small steps would feel.
-        self._key = int.from_bytes(hashlib.blake2b(repr(key).encode(), digest_size=8).digest())
+        self._key = int.from_bytes(hashlib.blake2b(repr(tuple(map(int, key))).encode(), digest_size=8).digest())
         self._calls = 0
 
     def next_key(self) -> Key:
