@@ -1,6 +1,6 @@
 """Write docs/performance.md from results/bench_*.json, which irbm bench wrote, and whole_runs.json.
 
-The latter are rows of a table1.json by ``irbm reproduce table1 --only "iRBM RP" --jobs 1``: trainings one at a time.
+The latter has rows of a table1.json by ``irbm reproduce table1 --only "iRBM RP" --jobs 1``.
 """
 
 import argparse

@@ -125,7 +125,7 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
             "",
             "## Whole runs",
             "",
-            "Table 1's, one at a time, with compilation, growth and every epoch's end within it.",
+            "Of an earlier table 1, with compilation, growth and every epoch's end within the time.",
         ]
         parts += [line for run in runs for line in ("", run)]
     return "\n".join(parts) + "\n"
@@ -185,7 +185,7 @@ def write_page(folder: str | Path, path: str | Path) -> None:
 
 
 def _whole_runs(path: Path) -> list[str]:
-    """Of a table1.json whose trainings had the GPU to themselves: the timings of a crowded one say little."""
+    """Of a table1.json whose trainings few others ran beside: the timings of a crowded GPU say little."""
     if not path.is_file():
         return []
     found = json.loads(path.read_text())
