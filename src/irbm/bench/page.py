@@ -41,10 +41,9 @@ def rows(row: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def growth_line(growth: dict[str, Any]) -> str:
-    # Files written before capacities were counted have a run on coins, which stays within one.
-    through = f" on enlarged digits, through {len(growth['capacities'])} capacities" if "capacities" in growth else ""
     return (
-        f"From {growth['first_size']} to {growth['last_size']} units in {growth['steps']} steps{through}: "
+        f"From {growth['first_size']} to {growth['last_size']} units in {growth['steps']} steps on enlarged digits, "
+        f"through {len(growth['capacities'])} capacities: "
         f"{duration(growth['growing'])} a step on average, all that growth brings within it, and "
         f"{duration(growth['held'])} at the same sizes held, a ratio of {growth['growing'] / growth['held']:.2f}."
     )
@@ -142,7 +141,7 @@ def _section(result: dict[str, Any], picture: str | None) -> list[str]:
         f"## {result['hardware']}{threads}",
         "",
         f"{versions}. Commit {result['commit']}, {result['date'][:10]}, seed {result['seed']}; "
-        f"load average {before:.1f} before and {after:.1f} after{_settings(result.get('environment'))}.{busy}",
+        f"load average {before:.1f} before and {after:.1f} after{_settings(result['environment'])}.{busy}",
         "",
         "| step | who | median | irbm takes of it |",
         "|---|---|---:|---:|",
@@ -156,10 +155,8 @@ def _section(result: dict[str, Any], picture: str | None) -> list[str]:
     return lines
 
 
-def _settings(environment: dict[str, str | None] | None) -> str:
-    """What the environment says about threads, where it was written down."""
-    if environment is None:
-        return ""
+def _settings(environment: dict[str, str | None]) -> str:
+    """What the environment says about threads."""
     said = ", ".join(f"{name}={value}" for name, value in environment.items() if value is not None)
     return f"; {said or 'no variable set for threads'}"
 

@@ -24,6 +24,7 @@ SHARE_ON = 0.2  # of the visible units in the examples
 WEIGHT_SCALE = 0.05
 REGROUPED = 0.8  # of the units, before each step
 HELD_SIZES = 9  # to compare growth with
+GROWTH_TURNS = 5
 ENLARGED = 4  # pixels of a digit's pixel, on each side
 
 
@@ -182,30 +183,39 @@ class _Watch(Callback):
 def growth(case: Case, n_batches: int, n_passes: int, seed: int, device: torch.device | str) -> dict[str, Any]:
     """Mean seconds a step of a run from one unit on, and of machines held at sizes taken evenly from it.
 
-    All that comes with growth is within the run's time: larger capacities, and on a GPU a recording for each. The run
-    is taken twice, so that no kernel is compiled in the second, which counts.
+    All that comes with growth is within the run's time: larger capacities, and on a GPU a recording for each. Both take
+    turns, for medians: a single run says as much about the machine's other work. Before them each has had a run in
+    which kernels are compiled.
     """
-    X, watch = pictures(n_batches * case.B, case.D, device), _Watch()
-    for _ in range(2):
-        growing, watch = _trainer(replace(case, l=1), X, seed, "adaptive", most=None), _Watch()
-        growing.callbacks = (watch,)
-        seconds = sum(_pass_seconds(growing) for _ in range(n_passes))
-    watch.after_segment(growing)
-    held = [_held_seconds(replace(case, l=size), X, seed) for size in watch.even_sizes(HELD_SIZES)]
+    X = pictures(n_batches * case.B, case.D, device)
+    growing, watch, _ = _grown(case, X, n_passes, seed)
+    sizes = watch.even_sizes(HELD_SIZES)
+    held = [_trainer(replace(case, l=size), X, seed, "adaptive", most=size) for size in sizes]
+    for trainer in held:
+        _pass_seconds(trainer)
+    turns = []
+    for _ in range(GROWTH_TURNS):
+        *_, seconds = _grown(case, X, n_passes, seed)
+        at_rest = sum(_pass_seconds(trainer) for trainer in held) / len(held)
+        turns.append((seconds / growing.state.step, at_rest / n_batches))
+    step_growing, step_held = np.median(turns, axis=0).tolist()
     return {
         "first_size": 1,
         "last_size": watch.sizes[-1],
         "capacities": sorted(set(watch.capacities)),
         "steps": growing.state.step,
-        "growing": seconds / growing.state.step,
-        "held": sum(held) / len(held) / n_batches,
+        "growing": step_growing,
+        "held": step_held,
     }
 
 
-def _held_seconds(case: Case, X: Tensor, seed: int) -> float:
-    """Of a pass over the data at one size, after one that warms up."""
-    held = _trainer(case, X, seed, "adaptive", most=case.l)
-    return [_pass_seconds(held) for _ in range(2)][-1]
+def _grown(case: Case, X: Tensor, n_passes: int, seed: int) -> tuple[Trainer, _Watch, float]:
+    """A run from one unit on, what was seen of it, and its seconds."""
+    growing, watch = _trainer(replace(case, l=1), X, seed, "adaptive", most=None), _Watch()
+    growing.callbacks = (watch,)
+    seconds = sum(_pass_seconds(growing) for _ in range(n_passes))
+    watch.after_segment(growing)
+    return growing, watch, seconds
 
 
 def _pass_seconds(trainer: Trainer) -> float:

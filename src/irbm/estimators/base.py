@@ -170,8 +170,8 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             Examples (n, D), which help "ais": the base of its paths, and a start for its reverse chains.
         tol, budget : float, int or None
             "ais" doubles the points of its paths, or its chains, until its bracket is narrower than ``tol`` nats or
-            another doubling would take more than ``budget`` points with 400 chains, or as much work with more of them
-            (None: 8000). Short pilot runs and the search for modes come on top, whatever the budget.
+            another doubling would take more than ``budget`` points with 400 chains (on a GPU 1600), or as much work
+            with more of them (None: 8000). Short pilot runs and the search for modes come on top, whatever the budget.
         random_state : int, RandomState or None
             None: the estimator's own.
 

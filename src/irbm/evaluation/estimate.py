@@ -116,7 +116,7 @@ def estimate(
     tol: float = 0.1,
     budget: int | None = None,
 ) -> LogPartition:
-    """ln Z by annealing, never by enumeration: lengths double until the bracket closes or the budget is spent.
+    """ln Z by annealing, never by enumeration: the work doubles until the bracket closes or the budget is spent.
 
     ``means_D`` are the visibles' means, for the base of the paths (the machine's own where it is None);
     ``examples`` (n, D) start one more set of chains for the reverse side.

@@ -39,19 +39,16 @@ DATASETS: dict[str, dict[str, Any]] = {
 }
 COMMON: dict[str, Any] = {"batch_size": 100, "gibbs_steps": 3, "persistent": False}
 FIVE: dict[str, Any] = {"objective": "discriminative", "n_iter": 5, "learning_rate": 0.1}
+# Nearly all units are mixed in every step, so that nearly all take part, and growth ends only where it must.
+WIDE: dict[str, Any] = {"regroup": 0.95, "max_components": 1000}
+SEARCHED: dict[str, Any] = {"learning_rate": 0.02, "l1": 3e-4}  # what validation chose for CalTech
 NAMED: dict[str, dict[str, Any]] = {
     "discriminative": {"objective": "discriminative"},
     "discriminative_ordinary": {"objective": "discriminative", "regroup": None},
     "hybrid": {"objective": "hybrid"},
     "hybrid_ordinary": {"objective": "hybrid", "regroup": None},
-    # As the authors' script for MNIST, whose momentum carries the L1 term too: 5e-5 adds up to ten times as much.
-    "hybrid_momentum": {"objective": "hybrid", "momentum": True, "batch_size": 200, "l1": 5e-4},
-    # What validation chose over the paper's rates and L1, and the same learned from shifted images too.
-    "hybrid_searched": {"objective": "hybrid"},
-    "hybrid_shifted": {"objective": "hybrid", "shifts": True},
-    # Nearly all units are mixed in every step, so that nearly all take part, and growth ends only where it must.
-    "hybrid_wide": {"objective": "hybrid", "regroup": 0.95, "max_components": 1000},
-    "hybrid_wide_shifted": {"objective": "hybrid", "regroup": 0.95, "max_components": 1000, "shifts": True},
+    "hybrid_wide": {"objective": "hybrid", **WIDE},
+    "hybrid_wide_shifted": {"objective": "hybrid", **WIDE, "shifts": True},
     "classrbm": {"objective": "discriminative", "n_components": 500},
     "classrbm_hybrid": {"objective": "hybrid", "alpha": 0.01, "n_components": 1500},
     # Fig. 11: the first five epochs, by three rules for the rate.
@@ -62,17 +59,12 @@ NAMED: dict[str, dict[str, Any]] = {
     "five_fast": {**FIVE, "optimizer": "constant", "learning_rate": 1.0},
     "five_fast_ordinary": {**FIVE, "optimizer": "constant", "learning_rate": 1.0, "regroup": None},
 }
-SEARCHED: dict[str, dict[str, dict[str, Any]]] = {  # by experiments.search, whose files say what else was tried
-    "binarized_mnist": {
-        "hybrid_shifted": {"n_iter": 60},
-        # As good by validation as 1000 units, within its noise.
-        "hybrid_wide_shifted": {"max_components": 600, "n_iter": 20},
-    },
+CHOSEN: dict[str, dict[str, dict[str, Any]]] = {  # by experiments.search, whose files say what else was tried
+    # As good by validation as 1000 units, within its noise.
+    "binarized_mnist": {"hybrid_wide_shifted": {"max_components": 600, "n_iter": 20}},
     "caltech101_silhouettes": {
-        "hybrid_searched": {"learning_rate": 0.02, "l1": 3e-4},
-        "hybrid_shifted": {"learning_rate": 0.02, "l1": 3e-4, "alpha": 0.05, "n_iter": 100},
-        "hybrid_wide": {"learning_rate": 0.02, "l1": 3e-4, "n_iter": 200},
-        "hybrid_wide_shifted": {"learning_rate": 0.02, "l1": 3e-4, "n_iter": 60},
+        "hybrid_wide": {**SEARCHED, "n_iter": 200},
+        "hybrid_wide_shifted": {**SEARCHED, "n_iter": 60},
     },
 }
 CHANGES: dict[str, type] = {  # what flags may change
@@ -122,7 +114,7 @@ class Sparing(Checkpointer):
 def settings_of(dataset: str, setting: str, **changes: Any) -> dict[str, Any]:
     """The data set's own settings, then the named ones, what was found for both, then changes that are not None."""
     given = {name: value for name, value in changes.items() if value is not None}
-    return COMMON | DATASETS[dataset] | NAMED[setting] | SEARCHED.get(dataset, {}).get(setting, {}) | given
+    return COMMON | DATASETS[dataset] | NAMED[setting] | CHOSEN.get(dataset, {}).get(setting, {}) | given
 
 
 def train(

@@ -1,7 +1,7 @@
 """The hot loop on the CPU, compiled by numba: one pass over a row for each half-step, one for each matrix's update.
 
-Every function has a slow twin made of the reference operations, with the same signature. Without numba nothing here
-can run, as ``available`` says, and the reference takes over.
+Whatever a function does the reference operations do as well, slower. Without numba nothing here can run, as
+``available`` says, and the reference takes over.
 
 Shapes: B examples, R rows of both phases, K hidden units (padding included), D visible units. A loop over rows is
 shared among as many threads as torch has, where there is enough to do; no result depends on it.
