@@ -111,24 +111,47 @@ def test_forward_weights_average_to_z_even_on_a_short_path(depth):
     assert abs(math.expm1(log_z - back.value)) < 5 * back.stderr
 
 
-def test_schedules_cover_the_path_and_follow_the_variance():
+def density_at(first, last):
     density = torch.zeros(255, dtype=torch.float64)
-    density[100:120] = 1.0
-    schedule = ais.schedule_from(density, 1000)
+    density[first:last] = 1.0
+    return density
+
+
+def test_schedules_cover_the_path_and_follow_the_variance():
+    schedule = ais.schedule_from(density_at(100, 120), 1000)
     assert schedule[0] == 0
     assert schedule[-1] == 1
-    assert (schedule.diff() >= 0).all()
     low, high = ais.tau_at(torch.tensor([100 / 255, 120 / 255], dtype=torch.float64))
     assert 0.75 < ((schedule > low) & (schedule < high)).double().mean() < 0.9
+
+
+def test_the_last_step_can_be_refined():
+    """Where all the variance is in the pilot's last step, that is where most points go."""
+    schedule = ais.schedule_from(density_at(254, 255), 50)
+    before_last = ais.tau_at(torch.tensor(254 / 255, dtype=torch.float64))
+    assert ((schedule > before_last) & (schedule < 1)).double().mean() > 0.7
+    torch.testing.assert_close(schedule[-2], 1 - (1 - before_last) / 40, rtol=0, atol=2**-24)
+
+
+@pytest.mark.parametrize("first", [0, 100, 254])
+@pytest.mark.parametrize("n_points", [2, 16, 100_000])
+def test_points_are_those_that_float32_holds_and_increase(first, n_points):
+    """All of the variance in one step of the pilot, be it as short as a few steps of float32."""
+    schedule = ais.schedule_from(density_at(first, first + 1), n_points)
+    assert (schedule[0], schedule[-1], len(schedule)) == (0, 1, n_points)
+    assert (schedule.diff() > 0).all()
+    for tau in (schedule, 1 - schedule):
+        assert torch.equal(tau.float().double(), tau)
+    assert torch.equal((1 - schedule.float()).double(), 1 - schedule)
 
 
 def test_points_crowd_before_the_end():
     tau = ais.tau_at(torch.linspace(0, 1, 1001, dtype=torch.float64))
     assert (tau[0], tau[-1]) == (0, 1)
-    assert (tau.diff() > 0).all()
-    rest = 1 - tau[900:-1]
-    torch.testing.assert_close(rest[1:] / rest[:-1], torch.full((99,), 1e-3**0.01, dtype=torch.float64))
     torch.testing.assert_close(tau[:900].diff(), torch.full((899,), 0.99 / 900, dtype=torch.float64))
+    steps = tau[900:].diff()
+    torch.testing.assert_close(steps[1:] / steps[:-1], torch.full((99,), 1e-3**0.01, dtype=torch.float64))
+    assert 1e-7 < steps[-1] < 1e-6
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
