@@ -130,6 +130,23 @@ def test_a_fitted_model_permutes_what_training_did(fitted):
     assert found.value == pytest.approx(float((torch.logsumexp(log_p, 0) - math.log(4)).mean()), abs=1e-9)
 
 
+def test_every_order_has_its_own_chances(fitted, monkeypatch):
+    """Errors of ln Z that all orders shared would not average out as the standard error says."""
+    model, X = fitted
+    seeds = []
+
+    def recorded(machine, *, seed, **_):
+        seeds.append(seed)
+        return partition.exact(machine)
+
+    monkeypatch.setattr("irbm.estimators.base.estimate", recorded)
+    monkeypatch.setattr(partition, "is_small", lambda machine: False)
+    found = model.averaged_likelihood(X, 4, random_state=3)
+    assert len(set(seeds)) == 4
+    assert found == model.averaged_likelihood(X, 4, random_state=3)
+    assert seeds[:4] == seeds[4:]
+
+
 def test_the_model_stays_as_it_was(fitted):
     model, X = fitted
     order, before = model.machine_.order.clone(), model.log_partition().value
