@@ -411,7 +411,7 @@ class InfiniteRBM(Growing, _PenalisedDensity):
         X : array (n, D)
             The examples to judge by.
         n_permutations : int
-            How many orders.
+            How many orders; two or more for a standard error.
         regrouped : int or None
             So many units change places; None: as many as in the pass of training that the machine comes from.
         data, random_state, tol, budget
