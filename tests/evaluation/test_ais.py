@@ -436,3 +436,15 @@ def test_no_examples_are_as_none():
     machine = as_machine(random_small(np.random.default_rng(0), depth="infinite"))
     found = [record.estimate(machine, examples=e, budget=2) for e in (None, torch.zeros(0, machine.n_visible))]
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("method", [partition.exact, record.estimate])
+def test_a_machine_whose_energies_overflow_has_no_verdict(method):
+    machine = as_machine(random_small(np.random.default_rng(0), depth="infinite"))
+    with pytest.raises(ValueError, match="parameters of this machine overflow"):
+        method(replace(machine, weights=machine.weights * 1e307))
+
+
+def test_no_verdict_is_good_of_what_is_not_a_number():
+    assert not verdict([a_round(400, [math.nan], [100.0])], ["test"], 0.1).reliable
+    assert not verdict([a_round(400, [100.0], [math.nan])], ["test"], 0.1).reliable
