@@ -64,7 +64,7 @@ def likelihood(model: Any, X: NDArray[np.uint8], log_z: LogPartition) -> dict[st
         "value": float(minus_f.mean()) - log_z.value,
         "lower": float(minus_f.mean()) - log_z.upper,
         "upper": float(minus_f.mean()) - log_z.lower,
-        "stderr_of_examples": float(minus_f.std(ddof=1) / math.sqrt(len(X))) if len(X) > 1 else math.nan,
+        "stderr_of_examples": float(minus_f.std(ddof=1) / math.sqrt(len(X))) if len(X) > 1 else None,
         "reliable": log_z.reliable,
         "reason": log_z.reason,
     }

@@ -236,6 +236,22 @@ def test_a_permuted_order_equals_permuted_parameters(small):
         torch.testing.assert_close(value, probabilities(machine, v)[name], rtol=1e-12, atol=1e-12, msg=name)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_nothing_is_asked_of_no_examples(depth, dtype):
+    machine = as_machine(random_small(np.random.default_rng(0), depth=depth, labels=3), dtype)
+    v_BD, y_B = torch.zeros(0, 4, dtype=dtype), torch.zeros(0, dtype=torch.int64)
+    found = machine.label_contrast(v_BD, y_B, uniform_noise(0, dtype=dtype))
+    shapes = {name: tuple(value.shape) for name, value in found._asdict().items()}
+    assert shapes.pop("on_KC") == (4, 3)
+    assert not found.on_KC.any()
+    assert shapes.pop("error_BC") == (0, 3)
+    assert shapes.pop("reach_BK") == shapes.pop("on_BK") == (0, 4)
+    assert set(shapes.values()) == {(0,)}
+    assert [t.shape for t in machine.sample_depth_and_label(v_BD, y_B, uniform_noise(0, dtype=dtype), 2)] == [(0,)] * 2
+    assert machine.log_prob_y(v_BD).shape == (0, 3)
+
+
 def test_capacity_must_hold_the_trained_units():
     machine = as_machine(random_small(np.random.default_rng(0), depth="infinite"))
     with pytest.raises(ValueError, match="capacity must hold the 4 trained units"):

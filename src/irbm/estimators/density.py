@@ -411,7 +411,7 @@ class InfiniteRBM(Growing, _PenalisedDensity):
         X : array (n, D)
             The examples to judge by.
         n_permutations : int
-            How many orders.
+            How many orders; two or more for a standard error.
         regrouped : int or None
             So many units change places; None: as many as in the pass of training that the machine comes from.
         data, random_state, tol, budget
@@ -420,13 +420,14 @@ class InfiniteRBM(Growing, _PenalisedDensity):
         check_count("n_permutations", n_permutations)
         m = self._report().regrouped if regrouped is None else regrouped
         checked = torch.cat(list(self._dense_chunks(self._checked(X), torch.uint8)))
-        effort: dict[str, Any] = {"data": data, "random_state": random_state, "tol": tol, "budget": budget}
+        rng = self._rng(random_state)  # which moves on, so that no two orders share the chances of an ln Z
+        noise = self._noise(rng)
+        effort: dict[str, Any] = {"data": data, "random_state": rng, "tol": tol, "budget": budget}
 
         def log_partition(machine: Machine) -> LogPartition:
             other: InfiniteRBM = clone(self)._adopt(machine)._with_means(self._visible_means)
             return other.log_partition(**effort)
 
-        noise = self._noise(random_state)
         return averaged_likelihood(self.machine_, checked, m, n_permutations, log_partition, noise)
 
     def to_rbm(self, units: str = "effective") -> RBM:

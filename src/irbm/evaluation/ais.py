@@ -20,6 +20,7 @@ LEAST_RECORDED = 16  # steps for which recording pays
 EVEN_SHARE = 0.2  # of a schedule's points that are spread evenly, wherever the pilot saw no variance
 LAST = 0.1  # of a pilot's points, in which 1 - tau falls from the one to the other:
 NEAR_END, AT_END = 1e-2, 1e-5
+FLOAT32_STEP = 2.0**-24  # between numbers below 1 that float32 holds
 EVEN_PARTS = 0.2  # of a base that its parts share evenly, whatever an earlier run saw of them
 
 
@@ -121,18 +122,28 @@ def tau_at(s: Tensor) -> Tensor:
     """The points of a path, from 0 to 1: even at first, but 1 - tau falls by a factor over and over in the last tenth.
 
     There parts of the base begin to count for states far from them, at 1 - tau as small as these are far: a chain that
-    stepped over that would lose their shares.
+    stepped over that would lose their shares. The fall is towards a point a little beyond the end, which it meets.
     """
     even, last = (1 - NEAR_END) * s / (1 - LAST), ((s - (1 - LAST)) / LAST).clamp(min=0)
-    tau = torch.where(s < 1 - LAST, even, 1 - NEAR_END * (AT_END / NEAR_END) ** last)
-    return torch.where(s < 1, tau, 1.0)
+    ratio = AT_END / NEAR_END
+    return torch.where(s < 1 - LAST, even, 1 - NEAR_END * (ratio**last - ratio) / (1 - ratio))
+
+
+def _held_by_float32(tau: Tensor) -> Tensor:
+    """The same points to within 2^-24 or as little more as keeps each above the one before.
+
+    float32 holds these, and 1 less them, exactly: what is computed in it and what in float64 are of the same point.
+    """
+    at_S = torch.arange(len(tau), dtype=torch.float64, device=tau.device)
+    step_S = torch.cummax((tau / FLOAT32_STEP).round() - at_S, dim=0).values + at_S
+    return torch.minimum(step_S, 1 / FLOAT32_STEP - at_S.flip(0)) * FLOAT32_STEP
 
 
 def pilot(path: Path, n_chains: int, noise: Noise) -> Pilot:
     """A short run along even points, for the schedule and the base of the runs that count."""
     even = torch.linspace(0, 1, PILOT_POINTS, dtype=torch.float64, device=path.base.bias_MD.device)
     states = path.start(n_chains, noise)
-    log_w_B, ends, density = _anneal(path, tau_at(even), states, noise)
+    log_w_B, ends, density = _anneal(path, _held_by_float32(tau_at(even)), states, noise)
     estimate = _estimate(path, PILOT_POINTS, _log_mean(log_w_B), log_w_B, ends)
     return Pilot(_reweighted(path, states, log_w_B), density, estimate)
 
@@ -160,7 +171,7 @@ def schedule_from(density: Tensor, n_points: int) -> Tensor:
     at = torch.searchsorted(cumulative, wanted).clamp(1, len(density))
     low, high = cumulative[at - 1], cumulative[at]
     within = torch.where(high > low, (wanted - low) / (high - low), 0.0)
-    return tau_at(((at - 1) + within) / len(density))
+    return _held_by_float32(tau_at(((at - 1) + within) / len(density)))
 
 
 def _estimate(

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from irbm.evaluation import ais, modes
 from irbm.evaluation.ais import Estimate, Pilot
-from irbm.evaluation.partition import LogPartition, Trial, check_finite
+from irbm.evaluation.partition import LogPartition, Trial, check_finite, largest_energy
 from irbm.evaluation.paths import Path, States
 from irbm.evaluation.tempering import temper
 from irbm.models import Fixed, Machine
@@ -130,22 +130,38 @@ def estimate(
 
 @contextmanager
 def _full_precision() -> Iterator[None]:
-    """Never estimate in TF32, whatever the user has set for training."""
+    """Never estimate in TF32, whatever the user has set for training, by either of torch's ways to set it."""
+    settings, own = _precision_settings(), []
+    for setting, meanwhile in settings:
+        own.append(setting.fp32_precision)
+        setting.fp32_precision = meanwhile
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+        for (setting, _), value in zip(settings, own, strict=True):
+            setting.fp32_precision = value
+
+
+def _precision_settings() -> list[tuple[Any, str]]:
+    """In torch 2.9 and later: those of products, and what they are to be.
+
+    Before them come those that they follow: with these out of the way, each tells what it is set to itself.
+    """
+    backends: Any = torch.backends
+    if not hasattr(backends, "fp32_precision"):
+        return []
+    followed = [(backends, "none"), (backends.cudnn, "none")]
+    return [*followed, (backends.cuda.matmul, "ieee"), (backends.mkldnn.matmul, "ieee")]
 
 
 def _working_copy(machine: Machine) -> Machine:
     """The machine's l units in their order; in float32 unless its rounding could add up to a tenth of a nat."""
     machine = machine.selected(machine.order[: int(machine.size)])
-    terms = [t for t in machine.tensors().values() if t.is_floating_point()]
-    terms.append(machine.depth.penalties(machine.hidden_bias))
-    worst = sum(float(t.double().abs().sum()) for t in terms)
-    return machine.to(dtype=torch.float32 if worst * FLOAT32_ROUNDING < 0.1 else torch.float64)
+    rounding = FLOAT32_ROUNDING * largest_energy(machine)
+    return machine.to(dtype=torch.float32 if rounding < 0.1 else torch.float64)
 
 
 def _estimate(
@@ -267,7 +283,7 @@ def verdict(rounds: list[Round], paths: list[str], tol: float) -> LogPartition:
     last, bracket = rounds[-1], Bracket.of(rounds)
     best, lower, upper = bracket
     effort = f"at {last.n_points} points and {last.n_chains} chains"
-    doubts = []
+    doubts = [] if math.isfinite(bracket.width) else ["an estimate is not a finite number"]
     if best.ess < LEAST_ESS:
         doubts.append(f"the effective sample size is {best.ess:.1f} of {len(best.log_weights)}")
     if last.n_points < LEAST_POINTS:

@@ -16,6 +16,7 @@ from irbm.models import Machine
 
 MAX_STATES = 2**25
 MAX_WORK = 2**31  # states times units that "auto" is ready to sum over: a minute or three
+MAX_ENERGY = 1e300  # up to here no sum or difference of energies overflows
 CHUNK_BYTES = 2**26
 SHOW_PROGRESS_FROM = 2**18  # states; below, the sum is over before a bar is drawn
 
@@ -80,6 +81,15 @@ def check_finite(machine: Machine) -> None:
     for name, tensor in machine.tensors().items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
             raise ValueError(f"{name} must hold finite numbers for ln Z; this machine has diverged")
+    if not largest_energy(machine) < MAX_ENERGY:
+        raise ValueError(f"energies must stay below {MAX_ENERGY:g} for ln Z; parameters of this machine overflow")
+
+
+def largest_energy(machine: Machine) -> float:
+    """What no energy exceeds: all parameters and penalties, whatever their signs, added up."""
+    terms = [t for t in machine.tensors().values() if t.is_floating_point()]
+    terms.append(machine.depth.penalties(machine.hidden_bias))
+    return sum(float(t.double().abs().sum()) for t in terms)
 
 
 def exact(machine: Machine) -> LogPartition:

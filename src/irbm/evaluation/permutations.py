@@ -22,9 +22,9 @@ class AveragedLikelihood:
     ----------
     value : float
         The mean log-likelihood of an example, in nats.
-    stderr : float
+    stderr : float or None
         The standard error of the mean over the orders of each order's own mean log-likelihood: what they differ by,
-        and the errors of their ln Z.
+        and the errors of their ln Z. None of a single order, which shows nothing of what orders differ by.
     lower, upper : float
         The bracket.
     reliable : bool
@@ -36,7 +36,7 @@ class AveragedLikelihood:
     """
 
     value: float
-    stderr: float
+    stderr: float | None
     lower: float
     upper: float
     reliable: bool
@@ -86,13 +86,13 @@ def averaged_likelihood(
     )
 
 
-def _stderr(means_N: Tensor, errors_N: Tensor) -> float:
-    """The standard error of a mean over orders, each with an error of its own.
+def _stderr(means_N: Tensor, errors_N: Tensor) -> float | None:
+    """The standard error of a mean over orders, each with an error of its own; None of a single one.
 
     What the orders differ by shows these errors only as far as they differ too: added, none is forgotten.
     """
     n = len(means_N)
-    return math.sqrt(float(means_N.var() + (errors_N**2).mean()) / n) if n > 1 else math.nan
+    return math.sqrt(float(means_N.var() + (errors_N**2).mean()) / n) if n > 1 else None
 
 
 def free_energies(machine: Machine, X: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ Shapes: B examples, K capacity (l trained units, then padding), D visible units,
 Hidden quantities run over units, except those with ``z`` or ``positions`` in their description.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -170,8 +171,7 @@ class Machine:
     def label_scores(self, v_BD: Tensor) -> Tensor:
         """-F(y | v) = d_y + ln sum_z e^{t_z(v, y)}: (B, C), float64. Eq. 31."""
         machine, a_BK = self._labelled(), F.linear(v_BD, self.weights, self.hidden_bias)
-        rows = range(0, max(len(v_BD), 1), self._label_rows)
-        return torch.cat([dispatch.label_scores(a_BK[n : n + self._label_rows], machine) for n in rows])
+        return torch.cat([dispatch.label_scores(a_BK[rows], machine) for rows in self._label_parts(len(v_BD))])
 
     def _labelled(self) -> Labelled:
         if self.label_weights is None or self.label_bias is None:
@@ -283,8 +283,7 @@ class Machine:
         machine, a_BK = self._labelled(), F.linear(v_BD, self.weights, self.hidden_bias)
         u_pos_B, u_neg_B = noise(len(v_BD)), noise(len(v_BD))
         parts, on_KC = [], a_BK.new_zeros(())
-        for start in range(0, len(v_BD), self._label_rows):
-            rows = slice(start, start + self._label_rows)
+        for rows in self._label_parts(len(v_BD)):
             part = dispatch.label_contrast(a_BK[rows], y_B[rows], machine, u_pos_B[rows], u_neg_B[rows])
             on_KC = on_KC + part.on_KC
             parts.append(part._replace(on_KC=a_BK.new_zeros(0)))  # summed already, and large
@@ -294,17 +293,16 @@ class Machine:
         """z and y after Gibbs steps of p(z, y | v) from the given labels: (B,) each. Eqs. 26-28."""
         u_SB, other_SB = noise(n_steps, len(v_BD)), noise(n_steps, len(v_BD))
         found = []
-        for start in range(0, len(v_BD), self._label_rows):
-            rows = slice(start, start + self._label_rows)
+        for rows in self._label_parts(len(v_BD)):
             t_BCZ = self.joint_table(self.activations(v_BD[rows]))
             found.append(ops.sample_depth_and_label(t_BCZ, y_B[rows], u_SB[:, rows], other_SB[:, rows]))
         z, y = zip(*found, strict=True)
         return torch.cat(z), torch.cat(y)
 
-    @property
-    def _label_rows(self) -> int:
-        """How many examples to give all labels at once."""
-        return max(1, LABEL_ENTRIES[self.weights.device.type] // (max(self.n_classes, 1) * (self.capacity + 1)))
+    def _label_parts(self, n: int) -> Iterator[slice]:
+        """Examples that are given all labels at once; where there are none, one part that is empty."""
+        most = max(1, LABEL_ENTRIES[self.weights.device.type] // (max(self.n_classes, 1) * (self.capacity + 1)))
+        return (slice(start, start + most) for start in range(0, max(n, 1), most))
 
     # -- gradients ------------------------------------------------------------------------------------------
 

@@ -9,7 +9,9 @@ in the axis that one program holds: a program owns one row. K runs over position
 through ``order``; where that is None they lie in the order of positions already.
 
 Precision: gains are added up in float64, because t reaches thousands while z is decided by its differences; what is
-left after subtracting the largest t is float32.
+left after subtracting the largest t is float32, and added up in float32 but where h is sampled in float32: there
+float64 keeps a certainty of z from becoming 0.9999999, by which one draw in ten million takes a step that has no
+probability. Sweeps of training, whose h is bfloat16, go without: what one chain does there is one vote among many.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
@@ -67,8 +69,11 @@ def gains(a_K, beta_K, inside_K):
 
 
 @jit
-def depth(a_K, beta_K, at_K, inside_K, size, tail, KIND: constexpr):
-    """P(z >= k) at each position, P(z > K), the likeliest z <= l, and ln sum_z e^t in float64. Eqs. 4-5 and 16."""
+def depth(a_K, beta_K, at_K, inside_K, size, tail, KIND: constexpr, CERTAIN: constexpr = False):
+    """P(z >= k) at each position, P(z > K), the likeliest z <= l, and ln sum_z e^t in float64. Eqs. 4-5 and 16.
+
+    The first two are float32, or float64 where what is CERTAIN of z is to be certain to the last digit of a uniform.
+    """
     gain_K = gains(a_K, beta_K, inside_K)
     if KIND == "fixed":
         reach_K = tl.where(at_K < size, 1.0, 0.0)
@@ -88,6 +93,8 @@ def depth(a_K, beta_K, at_K, inside_K, size, tail, KIND: constexpr):
             peak = tl.max(t_K, 0)
             beyond = size.to(tl.float32) * 0.0
         weight_K = tl.exp((t_K - peak).to(tl.float32))
+        if CERTAIN:
+            weight_K, beyond = weight_K.to(tl.float64), beyond.to(tl.float64)
         total = tl.sum(weight_K, 0) + beyond
         # Summed from the deep end, so that small probabilities keep their digits.
         reach_K = (tl.cumsum(weight_K, 0, reverse=True) + beyond) / total
@@ -116,7 +123,7 @@ def units_at(order_K, at_K, inside_K):
 @jit
 def _hidden_sample_kernel(
     a_BK, order_K, beta_K, size, tail, u_B, u_BK, seed, stream, z_B, h_BK, K,
-    KIND: constexpr, KEYED: constexpr, BY_POINTER: constexpr, BLOCK: constexpr,
+    KIND: constexpr, CERTAIN: constexpr, KEYED: constexpr, BY_POINTER: constexpr, BLOCK: constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     at_K = tl.arange(0, BLOCK)
@@ -131,7 +138,7 @@ def _hidden_sample_kernel(
     else:
         u = tl.load(u_B + row)
         u_K = tl.load(u_BK + row * K + unit_K, mask=inside_K, other=1.0)
-    reach_K, beyond, _, _ = depth(a_K, penalty_K, at_K, inside_K, tl.load(size), tail, KIND)
+    reach_K, beyond, _, _ = depth(a_K, penalty_K, at_K, inside_K, tl.load(size), tail, KIND, CERTAIN)
     z = inverted(reach_K, beyond, at_K, inside_K, u)
     on_K = (u_K < sigmoid(a_K)) & (at_K < z)
     tl.store(z_B + row, z)
@@ -174,7 +181,8 @@ def hidden_sample(
     """z ~ p(z | v) in 1..K+1, then h ~ p(h | v, z) over units: (B,) int64 and (B, K). Eqs. 12 and 16.
 
     ``a`` and ``beta`` run over units, ``order`` maps position to unit, ``size`` is l on the device. Padding stands
-    behind the l trained units in ``order``, which is why ``kind`` can mask by position.
+    behind the l trained units in ``order``, which is why ``kind`` can mask by position. ``dtype`` is that of h, and
+    bfloat16 is for training's sweeps.
     """
     return _hidden_sample(a_BK, order_K, beta_K, size, kind, tail, u_B, u_BK, None, 0, dtype)
 
@@ -197,7 +205,8 @@ def _hidden_sample(
     with torch.cuda.device_of(a_BK):
         _hidden_sample_kernel[(B,)](
             a_BK, order_K, beta_K, size, tail, u_B, u_BK, seed, stream, z_B, h_BK, K,
-            KIND=kind, KEYED=seed is not None, BY_POINTER=isinstance(seed, Tensor), **hidden_launch(B, K),
+            KIND=kind, CERTAIN=dtype == torch.float32, KEYED=seed is not None, BY_POINTER=isinstance(seed, Tensor),
+            **hidden_launch(B, K),
         )  # fmt: skip
     return z_B, h_BK
 
