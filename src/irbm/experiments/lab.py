@@ -103,9 +103,9 @@ class Run:
         tensors, about = read_tensors(self.file(self.training.n_iter if epoch is None else epoch), "snapshot")
         return restore(tensors, about["machine"], self.device)
 
-    def log_z_file(self, epoch: int, budget: int, averaged: int = 1) -> Path:
-        """Where ln Z of that epoch's machine is kept, or that of the mean of several up to it."""
-        return self.folder / f"log_z_{epoch:05d}_{averaged}_{budget}.json"
+    def log_z_file(self, epoch: int, budget: int) -> Path:
+        """Where ln Z of that epoch's machine is kept."""
+        return self.folder / f"log_z_{epoch:05d}_{budget}.json"
 
     def keep(self, state: TrainingState) -> None:
         machine = state.machine.with_capacity(int(state.machine.size))
