@@ -31,10 +31,11 @@ def result(name, **more):
     return {"name": name, "quick": False, "notes": {"binarized_mnist": "50,000 train"}, "seeds": [0], **stamp, **more}
 
 
-def row(model, value, reliable):
+def row(model, value, reliable, rates=(0.05,)):
     test = {"value": value, "lower": value - 0.3, "upper": value + 0.2, "reliable": reliable, "reason": ""}
     about = {"dataset": "binarized_mnist", "model": model, "seed": 0, "epoch": 800, "epochs": 1000}
-    looked = {"budget": 16000, "validation": [{"epoch": 400}, {"epoch": 800}]}
+    seen = [{"learning_rate": rate, "l1": 1e-4, "epoch": epoch} for rate in rates for epoch in (400, 800)]
+    looked = {"budget": 16000, "validation": seen, "settings": {"learning_rate": rates[0], "l1": 1e-4}}
     return {**about, **looked, "n_components": 700, "after_pruning": 640, "effective_size": 610.4, "test": test}
 
 
@@ -50,19 +51,20 @@ def test_what_is_missing_is_called_not_run_yet(root):
 
 
 def test_table_1_stands_beside_the_papers(root):
-    rows = [row("iRBM RP", -86.0, True), row("RBM", -90.5, True), row("iRBM", -85.9, False)]
+    rows = [row("iRBM RP", -86.0, True), row("RBM", -90.5, True, (0.05, 0.1)), row("iRBM", -85.9, False)]
     effort = {"binarized_mnist": {"candidates": [200, 400], "choice_budget": 2000, "full_budget": 16000}}
     found = result("table1", datasets=["binarized_mnist"], rows=rows, effort=effort)
     (root / "results" / "table1.json").write_text(json.dumps(found))
     text, readme = written(root)
     assert (
-        "| iRBM RP | 0 | 700 | 640 | 610 | 800 of 1000 | -86.00 | [-86.30, -85.80] | reliable | -85.81 (674) | -0.19 |"
-        in text
+        "| iRBM RP | 0 | 0.05, 0.0001 | 700 | 640 | 610 | 800 of 1000 | -86.00 | [-86.30, -85.80] | reliable | "
+        "-85.81 (674) | -0.19 |" in text
     )
     assert "| (-85.90) | [-86.20, -85.70] | not reliable | -85.65 (1208) | -0.25 |" in text
     assert "iRBM RP is above RBM, not to be told apart from iRBM." in text
     assert "Not reliable on binarized MNIST, and in parentheses: iRBM." in text
     assert "chooses among the epochs 400, 800 by" in text
+    assert "where the paper names none: RBM among (0.05, 0.0001) and (0.1, 0.0001)." in text
     assert "seeds 0, on a GPU, commit abc, 2026-01-02; 61 s, trainings (some shared with other figures) 40 s." in text
     assert "binarized MNIST: 50,000 train.*" in text
     assert "| -85.81 (674) | -86.00 [-86.30, -85.80] (610) | reliable |" in readme
@@ -140,6 +142,7 @@ def test_the_search_behind_table_1_is_on_the_page(root):
     held = {"value": -116.5, "lower": -118.0, "upper": -116.0, "reliable": False, "reason": ""}
     run = {"model": "RBM", "learning_rate": 0.05, "l1": 1e-3, "n_components": 500, "validation": held}
     found = {"dataset": "caltech101_silhouettes", "epochs": 500, "device": "H200", "commit": "abc", "runs": [run]}
+    found["date"] = "2026-01-02"
     (root / "results" / "search_density_caltech101_silhouettes.json").write_text(json.dumps(found))
     text, _ = written(root)
     assert "| RBM | 0.05 | 0.001 | 500 | (-116.50) | [-118.00, -116.00] | not reliable |" in text

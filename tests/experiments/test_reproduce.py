@@ -16,7 +16,7 @@ from irbm import cli, data
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
 from irbm.experiments import table2
-from irbm.experiments.choice import Choice, choose
+from irbm.experiments.choice import choose
 from irbm.experiments.lab import Lab, Training, train
 from irbm.training import Settings
 
@@ -144,6 +144,40 @@ def test_figures_share_trainings(tmp_path):
     quick(tmp_path, "fig6")
     quick(tmp_path, "fig8")
     assert set((tmp_path / "quick" / "runs").iterdir()) == folders
+
+
+def test_table_1_and_fig_7_share_trainings_and_estimates(tmp_path, monkeypatch):
+    variants = ("RP L1 ADA", "ordinary L1 ADA")
+    found = {r["variant"]: r for r in quick(tmp_path, "fig7", only=variants)["rows"]}
+    monkeypatch.setattr(lab_room, "Trainer", None)
+    monkeypatch.setattr(lab_room.partition, "exact", None)
+    lab = Lab(out=tmp_path, quick=True, epochs=EPOCHS)
+    for variant, model in zip(variants, ("iRBM RP", "iRBM"), strict=True):
+        (choice,) = registry.EXPERIMENTS["table1"].choices(lab, "digits", model, 0)
+        assert choose(lab, choice).report.n_components == found[variant]["n_components"]
+
+
+def test_an_epoch_that_fig_7_and_table_1_look_at_is_the_same(tmp_path):
+    """Of those they share, at full length: one that is not kept would be trained to anew."""
+    fig7, table1 = (registry.EXPERIMENTS[name] for name in ("fig7", "table1"))
+    for dataset in ("binarized_mnist", "digits"):
+        assert set(fig7.POINTS[dataset]) <= set(table1.EFFORT[dataset].candidates)
+        assert table1.EFFORT[dataset].choice_budget == fig7.BUDGET
+
+
+def test_settings_are_chosen_by_the_validation_split(out):
+    """Where the paper names none: each is trained, the best of all epochs wins, and all that was seen is told."""
+    row = next(r for r in quick(out, "table1", only=("RBM",))["rows"] if r["model"] == "RBM")
+    seen = {(v["learning_rate"], v["l1"], v["epoch"]): v["lower"] for v in row["validation"]}
+    assert {(rate, l1) for rate, l1, _ in seen} == set(registry.EXPERIMENTS["table1"].TRIED["digits"]["RBM"])
+    won = row["settings"]["learning_rate"], row["settings"]["l1"], row["epoch"]
+    assert won == max(seen, key=seen.get)
+
+
+def test_fewer_estimates_than_trainings_run_at_once_on_a_gpu(tmp_path):
+    assert Lab(out=tmp_path, device="cuda", jobs=8).annealing().jobs == 3
+    assert Lab(out=tmp_path, device="cuda", jobs=2).annealing().jobs == 2
+    assert Lab(out=tmp_path, device="cpu", jobs=8).annealing().jobs == 8
 
 
 # -- one training -------------------------------------------------------------------------------------------
@@ -302,7 +336,8 @@ def test_the_converted_rbm_of_table_1_is_that_of_the_first_units(out):
 def test_the_epoch_with_the_highest_lower_end_is_chosen_not_the_one_that_flatters(out, monkeypatch):
     table1 = registry.EXPERIMENTS["table1"]
     lab = Lab(out=out, quick=True)
-    choice = replace(table1.choice(lab, "digits", "iRBM", 0), budget=99)  # not that of an earlier choice, which is kept
+    (usual,) = table1.choices(lab, "digits", "iRBM", 0)
+    choice = replace(usual, budget=99)  # not that of an earlier choice, which is kept
     (run,), epochs = lab.train([choice.training]), choice.epochs
     mean = {
         e: float(table1.likelihood(run.machine(e), data.load("digits").validation.X, flat(0.0))["value"])
@@ -367,17 +402,3 @@ def test_samples_are_written_down_as_they_were_drawn(out):
     np.testing.assert_array_equal(fig9.unpacked(run["images"], 64), drawn.numpy())
     likeliest = Plain(best.file).log_p_z(drawn.numpy().astype(np.float64))[:, :-1].argmax(1) + 1
     assert run["median_likeliest_z"]["samples"] == np.median(likeliest)
-
-
-def test_the_mean_of_machines_counts_a_unit_where_it_is(out):
-    """A unit that came late is averaged over the machines that have it; the order is that of the last."""
-    (run,) = Lab(out=out).train([short(50), short(100)])[1:]
-    one, other = (Plain(run.file(epoch), by_order=False) for epoch in (50, 100))
-    old, new = len(one.c), len(other.c)
-    assert old < new
-    mean = Choice(run.training, (100,), 9, averaged=2).machine(run, 100)
-    np.testing.assert_allclose(mean.weights[:old], (one.W + other.W[:old]) / 2, atol=1e-6)
-    np.testing.assert_allclose(mean.weights[old:new], other.W[old:], atol=1e-6)
-    np.testing.assert_allclose(mean.hidden_bias[:old], (one.c + other.c[:old]) / 2, atol=1e-6)
-    np.testing.assert_allclose(mean.visible_bias, (one.b + other.b) / 2, atol=1e-6)
-    assert (mean.order == run.machine(100).order).all()

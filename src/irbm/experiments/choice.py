@@ -9,10 +9,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from irbm.evaluation.partition import LogPartition
-from irbm.experiments.lab import KEPT_EVERY, Lab, Run, Training, digest, likelihood, load
+from irbm.experiments.lab import Lab, Training, digest, likelihood, load
 from irbm.files import read_tensors, write_tensors
 from irbm.models import Machine
 from irbm.models.build import describe, restore
@@ -26,21 +24,15 @@ class Choice:
     training: Training
     epochs: tuple[int, ...]  # to choose from
     budget: int  # points of the longest path of annealing for each of them
-    averaged: int = 1  # kept machines, up to that of the epoch, whose parameters are averaged
 
     def name(self, lab: Lab) -> str:
         """Of its files: everything that decides it."""
-        decides = {"epochs": self.epochs, "budget": self.budget, "averaged": self.averaged}
-        return f"{lab.run_of(self.training).folder.name}-{digest(decides, lab.device)}"
+        decides = digest({"epochs": self.epochs, "budget": self.budget}, lab.device)
+        return f"{lab.run_of(self.training).folder.name}-{decides}"
 
     def file(self, lab: Lab) -> Path:
         """Where what is chosen is kept."""
         return lab.folder / "chosen" / f"{self.name(lab)}.safetensors"
-
-    def machine(self, run: Run, epoch: int) -> Machine:
-        """Of a candidate."""
-        first = max(KEPT_EVERY, epoch - (self.averaged - 1) * KEPT_EVERY)
-        return average([*(run.machine(e) for e in range(first, epoch, KEPT_EVERY)), run.machine(epoch)])
 
 
 @dataclass(frozen=True)
@@ -57,6 +49,11 @@ class Chosen:
     @property
     def epoch(self) -> int:
         return self.report.epoch
+
+    @property
+    def lower(self) -> float:
+        """The mean log-likelihood of the validation split at least: by it the best of several is chosen."""
+        return float(max(looked["lower"] for looked in self.validation))
 
     def log_partition(self, lab: Lab, machine: Machine, budget: int, kind: str = "own") -> LogPartition:
         """ln Z of the machine, or of another ``kind`` that was made of it."""
@@ -80,23 +77,7 @@ def choose_all(lab: Lab, choices: Iterable[Choice]) -> None:
     left = {choice.name(lab): choice for choice in choices if not choice.file(lab).is_file()}.values()
     lab.train(dict.fromkeys(choice.training for choice in left), lab.name)
     calls = [{"lab": replace(lab, jobs=1), "choice": choice} for choice in left]
-    list(lab.each(choose, calls, "choices of an epoch", talks=True))
-
-
-def average(machines: list[Machine]) -> Machine:
-    """The last machine with each parameter's mean over all that have it; units keep their rows while machines grow."""
-    last = machines[-1].with_capacity(int(machines[-1].size))
-    seen_K = torch.zeros_like(last.hidden_bias)
-    sums = {name: torch.zeros_like(getattr(last, name)) for name in ("weights", "hidden_bias", "visible_bias")}
-    for machine in machines:
-        size = int(machine.size)
-        seen_K[:size] += 1
-        sums["weights"][:size] += machine.weights[:size]
-        sums["hidden_bias"][:size] += machine.hidden_bias[:size]
-        sums["visible_bias"] += machine.visible_bias / len(machines)
-    sums["weights"] /= seen_K[:, None]
-    sums["hidden_bias"] /= seen_K
-    return replace(last, weights=sums["weights"], hidden_bias=sums["hidden_bias"], visible_bias=sums["visible_bias"])
+    list(lab.annealing().each(choose, calls, "choices of an epoch", talks=True))
 
 
 def _find(lab: Lab, choice: Choice, file: Path) -> None:
@@ -105,12 +86,11 @@ def _find(lab: Lab, choice: Choice, file: Path) -> None:
     held, found = load(choice.training.dataset).validation.X, []
     for epoch in choice.epochs:
         lab.say(f"{choice.training.dataset}, {choice.training.model}: validation split, epoch {epoch}")
-        machine = choice.machine(run, epoch)
-        kept = run.log_z_file(epoch, choice.budget, choice.averaged)
-        log_z = lab.log_partition(machine, choice.training, choice.budget, kept)
+        machine = run.machine(epoch)
+        log_z = lab.log_partition(machine, choice.training, choice.budget, run.log_z_file(epoch, choice.budget))
         found.append({"epoch": epoch, **likelihood(machine, held, log_z)})
     best = max(found, key=lambda c: c["lower"])["epoch"]
-    machine, history = choice.machine(run, best), run.history()
+    machine, history = run.machine(best), run.history()
     about = {
         "machine": describe(machine),
         "report": asdict(history[best - 1]) if best else _before_training(machine),

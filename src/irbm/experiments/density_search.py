@@ -2,8 +2,8 @@
 
 ``python -m irbm.experiments.density_search --dataset caltech101_silhouettes --jobs 6`` writes
 results/search_density_caltech101_silhouettes.json: rates within 0.001..1 and weights of L1 within 0..0.01, for each
-model by itself. The test split is not looked at: table 1 does that, with the settings that win here
-(``table1.SEARCHED``). Trainings are kept as those of table 1 are, which goes on from them.
+model by itself. The test split is not looked at: table 1 does that, once it has trained the best of these for longer
+(``table1.TRIED``). Trainings are kept as those of table 1 are, which goes on from them.
 """
 
 import argparse

@@ -30,6 +30,7 @@ from irbm.training import Callback, Checkpointer, Report, Settings, Trainer, Tra
 from irbm.training.initial import initial_machine
 
 KEPT_EARLY, KEPT_EVERY = 10, 50  # epochs whose machines are kept, beside the last one asked for
+ANNEALED_AT_ONCE = 3  # estimates of ln Z on one GPU: the chains of a few fill it, and more only wait for each other
 
 T = TypeVar("T")
 Advance = Callable[[int], None]
@@ -102,9 +103,9 @@ class Run:
         tensors, about = read_tensors(self.file(self.training.n_iter if epoch is None else epoch), "snapshot")
         return restore(tensors, about["machine"], self.device)
 
-    def log_z_file(self, epoch: int, budget: int, averaged: int = 1) -> Path:
-        """Where ln Z of that epoch's machine is kept, or that of the mean of several up to it."""
-        return self.folder / f"log_z_{epoch:05d}_{averaged}_{budget}.json"
+    def log_z_file(self, epoch: int, budget: int) -> Path:
+        """Where ln Z of that epoch's machine is kept."""
+        return self.folder / f"log_z_{epoch:05d}_{budget}.json"
 
     def keep(self, state: TrainingState) -> None:
         machine = state.machine.with_capacity(int(state.machine.size))
@@ -243,11 +244,16 @@ class Lab:
         """
         rows = {tuple(r["place"]): r for r in self.earlier().get("rows", [])}
         calls = [{"found": found, "lab": self, "place": place} for place in self.left(places, identity)]
-        for row in self.each(_row, calls, self.name, talks=True):
+        for row in self.annealing().each(_row, calls, self.name, talks=True):
             place = tuple(row["place"])
             rows[place] = {"identity": identity(self, *place), **row, **stamp(self.device)}
             self.write(result_of(list(rows.values())))
         return result_of(list(rows.values()))
+
+    def annealing(self) -> "Lab":
+        """The same lab with as many jobs as estimates of ln Z gain by."""
+        on_gpu = torch.device(self.device).type == "cuda"
+        return replace(self, jobs=min(self.jobs, ANNEALED_AT_ONCE)) if on_gpu else self
 
     # -- choices --------------------------------------------------------------------------------------------
 

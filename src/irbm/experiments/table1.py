@@ -19,9 +19,12 @@ TITLE = "Table 1: density models"
 DATASETS = BOTH
 SEEDS = QUICK_SEEDS = (0,)
 RP, CONVERTED, CLASSIC, ORDINARY, GREEDY = "iRBM RP", "iRBM RP as RBM", "RBM", "iRBM", "FW-iRBM + CD"
-AVERAGED, CHAINS = "iRBM RP averaged", "iRBM RP 1000 chains"  # not of the paper
-MODELS = (RP, CONVERTED, AVERAGED, CHAINS, CLASSIC, ORDINARY, GREEDY)
-KEPT = 5  # machines that are averaged, 50 epochs apart
+# Rows that are not of the paper, with what they change of RP's settings; where chains are persistent.
+OWN: dict[str, dict[str, Any]] = {
+    "iRBM RP 1000 chains": {"n_chains": 1000},
+    "iRBM RP 1000 chains L1 1e-5": {"n_chains": 1000, "l1": 1e-5},
+}
+MODELS = (RP, CONVERTED, *OWN, CLASSIC, ORDINARY, GREEDY)
 
 
 @dataclass(frozen=True)
@@ -31,17 +34,16 @@ class Effort:
     candidates: tuple[int, ...]  # epochs among which the validation split chooses; the last one ends training
     greedy_candidates: tuple[int, ...]  # of CD from the greedy units, which are a good start; 0: these themselves
     sizes: dict[str, int]  # of the models that do not choose it
-    chain_candidates: tuple[int, ...] = ()  # epochs of the row with many persistent chains; CD has none
     choice_budget: int = 500  # points of the longest path of annealing
     full_budget: int = 4000
     max_components: int | None = None
 
 
 EFFORT = {
-    MNIST: Effort((200, 400, 600, 800, 1000), (0, 100, 200), {CLASSIC: 500, GREEDY: 460}, (200, 400)),
+    MNIST: Effort((200, 400, 600, 800, 1000), (0, 100, 200), {CLASSIC: 500, GREEDY: 460}),
     CALTECH: Effort((200, 400, 600, 800, 1000), (0, 100, 200, 300), {CLASSIC: 500, GREEDY: 550}),
     # Small enough to enumerate, so that seconds do.
-    DIGITS: Effort((10, 50, 100), (0, 10), {CLASSIC: 14, GREEDY: 14}, (10,), max_components=14),
+    DIGITS: Effort((10, 50, 100), (0, 10), {CLASSIC: 14, GREEDY: 14}, max_components=14),
 }
 PAPER: dict[str, dict[str, tuple[int | None, float]]] = {  # size, nats
     MNIST: {CLASSIC: (500, -86.34), ORDINARY: (1208, -85.65), GREEDY: (460, -85), RP: (674, -85.81),
@@ -49,12 +51,15 @@ PAPER: dict[str, dict[str, tuple[int | None, float]]] = {  # size, nats
     CALTECH: {CLASSIC: (500, -119.05), ORDINARY: (915, -121.47), GREEDY: (550, -127), RP: (695, -114.09),
               CONVERTED: (None, -115.90)},
 }  # fmt: skip
-# Of models for which the paper names no settings, those that validated best (results/search_density_*.json; for the
-# RBM growth_trials.json, where its visible biases start at the data's log-odds).
-SEARCHED: dict[str, dict[str, dict[str, Any]]] = {
-    CALTECH: {CLASSIC: {"learning_rate": 0.05}, ORDINARY: {"learning_rate": 0.05}},
+# Rates and weights of L1 among which the validation split chooses, for models of which the paper names neither; other
+# models have RP's. On CalTech the best of a search at half the length (results/search_density_*.json).
+TRIED: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {
+    MNIST: {CLASSIC: ((0.05, 1e-4), (0.1, 1e-4))},
+    CALTECH: {CLASSIC: ((0.02, 3e-4), (0.05, 1e-3)), ORDINARY: ((0.02, 1e-3), (0.05, 1e-3))},
+    DIGITS: {CLASSIC: ((0.1, 1e-4), (0.2, 1e-4))},
 }
-BIASED = {CALTECH}  # data sets whose RBM starts from there
+# Data sets whose RBM has visible biases that start at the data's log-odds (results/growth_trials.json).
+BIASED = {CALTECH}
 HOW = (
     "The validation split chooses among the epochs {epochs} by the lower end of the bracket of its mean "
     "log-likelihood (annealing of at most {choice_budget} points); the likelihood of the test split is estimated with "
@@ -62,12 +67,8 @@ HOW = (
 )
 WORDS = (
     'Machines of few units are enumerated. The column "pruned" counts the units left without those whose weights have '
-    'less than a tenth of the mean norm. Two rows are not of the paper: "averaged" has the parameters of iRBM RP, '
-    'averaged over 5 machines of the last 200 epochs, and "1000 chains" as many persistent chains, where the paper has '
-    "100. On CalTech the RBM and the ordinary iRBM have a rate of 0.05, where RP has the paper's 0.02, and the RBM's "
-    "visible biases start at the data's log-odds: the paper names no settings of theirs, and these validated better "
-    "halfway. After 1000 epochs an earlier run of the ordinary iRBM with RP's rate came out higher than the row here "
-    "(results of commit 005a665)."
+    "less than a tenth of the mean norm. Rows with 1000 chains are not of the paper, which has 100. On CalTech the "
+    "RBM's visible biases start at the data's log-odds."
 )
 
 
@@ -75,12 +76,9 @@ def training(dataset: str, model: str, seed: int, lab: Lab) -> Training:
     """What stands behind a row."""
     effort = EFFORT[dataset]
     settings = replace(paper.density(dataset, lab.n_iter(effort.candidates[-1])), max_components=effort.max_components)
-    if model in (RP, CONVERTED, AVERAGED):
-        return Training(dataset=dataset, settings=settings, seed=seed)
-    if model == CHAINS:
-        many = replace(settings, n_chains=1000, n_iter=lab.n_iter(effort.chain_candidates[-1]))
-        return Training(dataset=dataset, settings=many, seed=seed)
-    ordinary = replace(settings, regroup=None, **SEARCHED.get(dataset, {}).get(model, {}))
+    if model in (RP, CONVERTED, *OWN):
+        return Training(dataset=dataset, settings=replace(settings, **OWN.get(model, {})), seed=seed)
+    ordinary = replace(settings, regroup=None)
     if model == ORDINARY:
         return Training(dataset=dataset, settings=ordinary, seed=seed)
     size = effort.sizes[model]
@@ -92,14 +90,14 @@ def training(dataset: str, model: str, seed: int, lab: Lab) -> Training:
     return Training(dataset=dataset, settings=tuning, seed=seed, model="greedy", n_components=size)
 
 
-def choice(lab: Lab, dataset: str, model: str, seed: int) -> Choice:
-    """The same, with the epochs to choose from, up to the last one trained."""
-    own, effort = training(dataset, model, seed, lab), EFFORT[dataset]
-    if model == AVERAGED:
-        return Choice(own, (own.n_iter,), effort.choice_budget, averaged=KEPT)
-    listed = {GREEDY: effort.greedy_candidates, CHAINS: effort.chain_candidates}.get(model, effort.candidates)
-    epochs = (*(epoch for epoch in listed if epoch < own.n_iter), own.n_iter)
-    return Choice(own, epochs, effort.choice_budget)
+def choices(lab: Lab, dataset: str, model: str, seed: int) -> list[Choice]:
+    """The same with each of the settings tried, and with the epochs to choose from, up to the last one trained."""
+    usual, effort = training(dataset, model, seed, lab), EFFORT[dataset]
+    tried = TRIED[dataset].get(model, ((usual.settings.learning_rate, usual.settings.l1),))
+    listed = effort.greedy_candidates if model == GREEDY else effort.candidates
+    epochs = (*(epoch for epoch in listed if epoch < usual.n_iter), usual.n_iter)
+    settings = [replace(usual.settings, learning_rate=rate, l1=l1) for rate, l1 in tried]
+    return [Choice(replace(usual, settings=one), epochs, effort.choice_budget) for one in settings]
 
 
 def as_rbm(machine: Machine, n_units: int) -> Machine:
@@ -109,12 +107,14 @@ def as_rbm(machine: Machine, n_units: int) -> Machine:
 
 def best(lab: Lab, dataset: str, seed: int) -> Chosen:
     """The infinite RBM with random permutation, after the epoch that validates best."""
-    return choose(lab, choice(lab, dataset, RP, seed))
+    (only,) = choices(lab, dataset, RP, seed)
+    return choose(lab, only)
 
 
 def row(lab: Lab, dataset: str, model: str, seed: int) -> dict[str, Any]:
-    """Train, choose the epoch, look at the test split."""
-    found = choose(lab, choice(lab, dataset, model, seed))
+    """Train, choose settings and epoch, look at the test split."""
+    tried = [choose(lab, one) for one in choices(lab, dataset, model, seed)]
+    found = max(tried, key=lambda chosen: chosen.lower)
     machine, size = found.machine, found.report.effective_size
     if model == CONVERTED:
         machine = as_rbm(machine, round(size))
@@ -132,11 +132,17 @@ def row(lab: Lab, dataset: str, model: str, seed: int) -> dict[str, Any]:
         "after_pruning": int(prune(machine).size),
         "budget": _full_budget(lab, dataset),
         "test": likelihood(machine, load(dataset).test.X, log_z),
-        "validation": found.validation,
+        "validation": [_looked(chosen, one) for chosen in tried for one in chosen.validation],
         "log_partition": asdict(log_z),
         "settings": settings_table(found.choice.training.settings),
-        "training_seconds": found.training_seconds,
+        "training_seconds": sum(chosen.training_seconds for chosen in tried),
     }
+
+
+def _looked(chosen: Chosen, validation: dict[str, Any]) -> dict[str, Any]:
+    """What the validation split said of an epoch, with the settings it was trained with."""
+    settings = chosen.choice.training.settings
+    return {"learning_rate": settings.learning_rate, "l1": settings.l1, **validation}
 
 
 def _full_budget(lab: Lab, dataset: str) -> int:
@@ -144,7 +150,8 @@ def _full_budget(lab: Lab, dataset: str) -> int:
 
 
 def _identity(lab: Lab, dataset: str, model: str, seed: int) -> str:
-    return f"{choice(lab, dataset, model, seed).name(lab)} {_full_budget(lab, dataset)}"
+    names = [one.name(lab) for one in choices(lab, dataset, model, seed)]
+    return f"{' '.join(names)} {_full_budget(lab, dataset)}"
 
 
 def run(lab: Lab) -> dict[str, Any]:
@@ -154,9 +161,9 @@ def run(lab: Lab) -> dict[str, Any]:
         for dataset in lab.chosen_datasets(DATASETS)
         for seed in lab.chosen_seeds(SEEDS, QUICK_SEEDS)
         for model in models
-        if model != CHAINS or EFFORT[dataset].chain_candidates
+        if model not in OWN or paper.DENSITY[dataset].persistent
     ]
-    choose_all(lab, [choice(lab, *place) for place in lab.left(wanted, _identity)])
+    choose_all(lab, [one for place in lab.left(wanted, _identity) for one in choices(lab, *place)])
     return lab.rows(wanted, _identity, row, _result)
 
 
@@ -181,17 +188,19 @@ def _compared(r: dict[str, Any]) -> plots.Compared:
 
 def section(result: dict[str, Any]) -> str:
     lines = [
-        "| data | model | seed | l | pruned | N_h | epoch | test log-likelihood | bracket | verdict | paper | diff. |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "| data | model | seed | rate, L1 | l | pruned | N_h | epoch | test log-likelihood | bracket | verdict | "
+        "paper | diff. |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(_line(r) for r in result["rows"]),
         "",
     ]
     for how, names in _ways(result).items():
         lines += [f"{', '.join(TITLES[name] for name in names)}: {how}", ""]
-    words = [WORDS, *(_verdict(result, name) for name in result["datasets"])]
+    words = [WORDS, *(_among(result, name) for name in result["datasets"])]
+    words += [*(_verdict(result, name) for name in result["datasets"])]
     found = {(r["dataset"], r["model"]) for r in result["rows"]}
     for name in result["datasets"]:
-        missing = [model for model in MODELS if model not in (AVERAGED, CHAINS) and (name, model) not in found]
+        missing = [model for model in MODELS if model not in OWN and (name, model) not in found]
         words += [f"Not run yet on {TITLES[name]}: {', '.join(missing)}."] if missing else []
     return "\n".join([*lines, " ".join(word for word in words if word)])
 
@@ -213,7 +222,7 @@ def highlights(result: dict[str, Any]) -> list[str]:
     lines = []
     for r in result["rows"]:
         if r["dataset"] in PAPER and r["seed"] == result["seeds"][0]:
-            _, _, _, _, _, size, _, value, bracket, verdict, theirs, _ = _cells(r)
+            _, _, _, _, _, _, size, _, value, bracket, verdict, theirs, _ = _cells(r)
             what = f"{TITLES[r['dataset']]}, {r['model']}: test log-likelihood (N_h)"
             lines.append(f"| {what} | {theirs} | {value} {bracket} ({size}) | {verdict} |")
     return lines
@@ -229,6 +238,7 @@ def _cells(r: dict[str, Any]) -> list[str]:
         TITLES[r["dataset"]],
         r["model"],
         f"{r['seed']}",
+        _rate_and_l1(r["settings"]),
         f"{r['n_components']}",
         f"{r['after_pruning']}",
         f"{r['effective_size']:.0f}",
@@ -237,6 +247,25 @@ def _cells(r: dict[str, Any]) -> list[str]:
         "" if nats is None else f"{nats:g}" + (f" ({size})" if size else ""),
         "" if nats is None else f"{test['value'] - nats:+.2f}",
     ]
+
+
+def _rate_and_l1(settings: dict[str, Any]) -> str:
+    return f"{settings['learning_rate']:g}, {settings['l1']:g}"
+
+
+def _among(result: dict[str, Any], dataset: str) -> str:
+    """Which rows had settings to choose from, and which."""
+    words = []
+    for r in result["rows"]:
+        tried = list(dict.fromkeys(_rate_and_l1(looked) for looked in r["validation"]))
+        if r["dataset"] == dataset and len(tried) > 1:
+            words.append(f"{r['model']} among {' and '.join(f'({one})' for one in tried)}")
+    if not words:
+        return ""
+    return (
+        f"On {TITLES[dataset]} the validation split chooses the rate and the weight of L1 as well, where the paper "
+        f"names none: {', '.join(dict.fromkeys(words))}."
+    )
 
 
 def _verdict(result: dict[str, Any], dataset: str) -> str:
