@@ -28,8 +28,8 @@ side, too. On CalTech both have the rate and the L1 weight that validation chose
 is an alpha of 0.05 on CalTech.
 
 The paper has 1.41 % for hybrid training on MNIST, which its settings as written do not reach here: errors stop falling
-long before training ends. The search below says what the gap is not: hybrid training gains hardly anything over
-discriminative training there, and other rates, L1 weights, alphas, persistent chains and the momentum of the authors'
+long before training ends. The ClassRBMs, too, stay 0.7 to 0.9 above the 1.28 and 1.81 % that the paper cites for them. The search
+below says what the gap is not: other rates, L1 weights, alphas, persistent chains and the momentum of the authors'
 script move validation errors by a tenth of a percent or two, or for the worse. Part of it is the noise of drawn
 pixels: cut at half intensity instead (*thresholded_mnist*) the same settings err by a fifth less. What helps is more
 images, shifted ones, together with more units that take part. The paper has 30.95 % on CalTech, where the seeds of one
@@ -81,7 +81,9 @@ def _key(run: dict[str, Any]) -> tuple[str, float, float, float]:
 
 def _row(dataset: str, runs: list[dict[str, Any]]) -> str:
     errors = [100 * run["test_error"]["rate"] for run in runs]
-    averaged = [100 * run[f"test_error_{ORDERS}_orders"]["rate"] for run in runs]
+    averaged = [
+        100 * run[f"test_error_{ORDERS}_orders"]["rate"] for run in runs if f"test_error_{ORDERS}_orders" in run
+    ]
     setting, alpha, rate, l1 = _key(runs[0])
     cells = [
         dataset,
@@ -94,7 +96,7 @@ def _row(dataset: str, runs: list[dict[str, Any]]) -> str:
         f"{np.mean([run['effective_size'] for run in runs]):.0f}",
         ", ".join(f"{run['best_epoch']}" for run in runs) + f" of {runs[0]['epochs']}",
         f"{np.mean(errors):.2f} ± {np.std(errors, ddof=1):.2f}",
-        f"{np.mean(averaged):.2f}",
+        f"{np.mean(averaged):.2f}" if averaged else "",  # a ClassRBM has no order
     ]
     return "| " + " | ".join(cells) + " |"
 
