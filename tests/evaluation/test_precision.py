@@ -5,6 +5,8 @@ import torch
 
 from irbm.evaluation.estimate import _full_precision
 
+pytestmark = pytest.mark.filterwarnings("ignore:Please use the new API settings")  # torch 2.9, of its older way
+
 B = torch.backends
 newer = pytest.mark.skipif(not hasattr(B, "fp32_precision"), reason="torch 2.9 and later")
 
