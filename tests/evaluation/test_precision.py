@@ -1,13 +1,19 @@
 """Estimates never run in TF32, whichever of torch's ways set it, and leave every setting as it was."""
 
+import numpy as np
 import pytest
 import torch
 
-from irbm.evaluation.estimate import _full_precision
+from irbm.evaluation import estimate as record
+from irbm.evaluation.permutations import free_energies
+from irbm.evaluation.precision import full_precision
+from irbm.models import Machine
+from machines import as_machine, random_small
 
 pytestmark = pytest.mark.filterwarnings("ignore:Please use the new API settings")  # torch 2.9, of its older way
 
 B = torch.backends
+V = torch.zeros(3, 4)
 newer = pytest.mark.skipif(not hasattr(B, "fp32_precision"), reason="torch 2.9 and later")
 
 
@@ -86,7 +92,7 @@ def test_full_precision_and_back(way):
     expected = from_here_on()
     clear()
     WAYS[way]()
-    with _full_precision():
+    with full_precision():
         assert torch.get_float32_matmul_precision() == "highest"
         assert B.cuda.matmul.allow_tf32 is False
         if hasattr(B, "fp32_precision"):
@@ -96,7 +102,7 @@ def test_full_precision_and_back(way):
 
 def test_back_after_an_error():
     legacy("high")
-    with pytest.raises(KeyError), _full_precision():
+    with pytest.raises(KeyError), full_precision():
         raise KeyError
     assert torch.get_float32_matmul_precision() == "high"
 
@@ -106,6 +112,22 @@ def test_back_after_an_error():
 def test_within_flags_for_cpus():
     with B.mkldnn.flags(enabled=True, fp32_precision="tf32"):
         before = said()
-        with _full_precision():
+        with full_precision():
             assert B.mkldnn.matmul.fp32_precision == "ieee"
         assert said() == before
+
+
+@pytest.mark.parametrize("judge", [record.estimate, lambda machine: free_energies(machine, V)])
+def test_likelihoods_are_of_full_precision(judge, monkeypatch):
+    """Both of their sides: ln Z, and free energies of examples."""
+    found, real = [], Machine.free_energy
+
+    def watched(self, *rest):
+        found.append(torch.get_float32_matmul_precision())
+        return real(self, *rest)
+
+    monkeypatch.setattr(Machine, "free_energy", watched)
+    monkeypatch.setattr(record, "_estimate", lambda machine, *_: machine.free_energy(V))
+    legacy("medium")
+    judge(as_machine(random_small(np.random.default_rng(0), depth="infinite"), torch.float32))
+    assert found == ["highest"]

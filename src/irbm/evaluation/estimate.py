@@ -2,9 +2,8 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from rich.console import Console
@@ -15,6 +14,7 @@ from irbm.evaluation import ais, modes
 from irbm.evaluation.ais import Estimate, Pilot
 from irbm.evaluation.partition import LogPartition, Trial, check_finite, largest_energy
 from irbm.evaluation.paths import Path, States
+from irbm.evaluation.precision import full_precision
 from irbm.evaluation.tempering import temper
 from irbm.models import Fixed, Machine
 from irbm.ops.noise import Noise, uniform_noise
@@ -124,37 +124,8 @@ def estimate(
     check_finite(machine)
     if examples is not None and not len(examples):
         examples = None
-    with _full_precision():
+    with full_precision():
         return _estimate(_working_copy(machine), means_D, examples, seed, tol, budget)
-
-
-@contextmanager
-def _full_precision() -> Iterator[None]:
-    """Never estimate in TF32, whatever the user has set for training, by either of torch's ways to set it."""
-    settings, own = _precision_settings(), []
-    for setting, meanwhile in settings:
-        own.append(setting.fp32_precision)
-        setting.fp32_precision = meanwhile
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-        for (setting, _), value in zip(settings, own, strict=True):
-            setting.fp32_precision = value
-
-
-def _precision_settings() -> list[tuple[Any, str]]:
-    """In torch 2.9 and later: those of products, and what they are to be.
-
-    Before them come those that they follow: with these out of the way, each tells what it is set to itself.
-    """
-    backends: Any = torch.backends
-    if not hasattr(backends, "fp32_precision"):
-        return []
-    followed = [(backends, "none"), (backends.cudnn, "none")]
-    return [*followed, (backends.cuda.matmul, "ieee"), (backends.mkldnn.matmul, "ieee")]
 
 
 def _working_copy(machine: Machine) -> Machine:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from irbm.evaluation.partition import LogPartition
+from irbm.evaluation.precision import full_precision
 from irbm.models import Machine
 from irbm.ops.noise import Noise
 
@@ -98,4 +99,5 @@ def _stderr(means_N: Tensor, errors_N: Tensor) -> float | None:
 def free_energies(machine: Machine, X: Tensor) -> Tensor:
     """F(v) of many examples, a part at a time: (n,), on the CPU."""
     parts = (X[at : at + ROWS].to(machine.weights) for at in range(0, len(X), ROWS))
-    return torch.cat([machine.free_energy(v_BD).cpu() for v_BD in parts])
+    with full_precision():
+        return torch.cat([machine.free_energy(v_BD).cpu() for v_BD in parts])
