@@ -51,8 +51,8 @@ PAPER: dict[str, dict[str, tuple[int | None, float]]] = {  # size, nats
     CALTECH: {CLASSIC: (500, -119.05), ORDINARY: (915, -121.47), GREEDY: (550, -127), RP: (695, -114.09),
               CONVERTED: (None, -115.90)},
 }  # fmt: skip
-# Rates and weights of L1 among which the validation split chooses, for models of which the paper names neither; other
-# models have RP's. On CalTech the best of a search at half the length (results/search_density_*.json).
+# Rates and weights of L1 among which the validation split chooses, for models of which the paper names neither. On
+# CalTech the best of a search at half the length (results/search_density_*.json).
 TRIED: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {
     MNIST: {CLASSIC: ((0.05, 1e-4), (0.1, 1e-4))},
     CALTECH: {CLASSIC: ((0.02, 3e-4), (0.05, 1e-3)), ORDINARY: ((0.02, 1e-3), (0.05, 1e-3))},
@@ -105,10 +105,20 @@ def as_rbm(machine: Machine, n_units: int) -> Machine:
     return machine.selected(machine.order[: max(1, n_units)]).clamped()
 
 
-def best(lab: Lab, dataset: str, seed: int) -> Chosen:
-    """The infinite RBM with random permutation, after the epoch that validates best."""
-    (only,) = choices(lab, dataset, RP, seed)
-    return choose(lab, only)
+def best(lab: Lab, dataset: str, seed: int, model: str = RP) -> Chosen:
+    """A model after the epoch that validates best, with the settings that do."""
+    return max((choose(lab, one) for one in choices(lab, dataset, model, seed)), key=lambda chosen: chosen.lower)
+
+
+def best_regrouped(lab: Lab, dataset: str, seed: int) -> tuple[str, Chosen]:
+    """Of the infinite RBMs with random permutation, our own among them, the one that validates best, with its name."""
+    models = [model for model in (RP, *OWN) if has(dataset, model)]
+    return max(((model, best(lab, dataset, seed, model)) for model in models), key=lambda found: found[1].lower)
+
+
+def has(dataset: str, model: str) -> bool:
+    """Whether a data set has such a row: our own are of persistent chains."""
+    return model not in OWN or paper.DENSITY[dataset].persistent
 
 
 def row(lab: Lab, dataset: str, model: str, seed: int) -> dict[str, Any]:
@@ -161,7 +171,7 @@ def run(lab: Lab) -> dict[str, Any]:
         for dataset in lab.chosen_datasets(DATASETS)
         for seed in lab.chosen_seeds(SEEDS, QUICK_SEEDS)
         for model in models
-        if model not in OWN or paper.DENSITY[dataset].persistent
+        if has(dataset, model)
     ]
     choose_all(lab, [one for place in lab.left(wanted, _identity) for one in choices(lab, *place)])
     return lab.rows(wanted, _identity, row, _result)
