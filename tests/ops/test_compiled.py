@@ -12,6 +12,7 @@ from scipy.stats import chi2, kstest
 
 from irbm.models import Fixed, Infinite, Machine, Ordered
 from irbm.ops import compiled, dispatch, reference
+from irbm.ops.compiled import loops
 from irbm.ops.compiled.loops import Kernel
 from irbm.ops.compiled.philox import QUARTER
 from irbm.ops.kernels import Key
@@ -486,3 +487,29 @@ def test_annealed_sums_and_samples_are_those_of_the_twin(kind, K, per_row):
     at_an_edge = at_an_edge | ((torch.sigmoid(there_BK) - u_BK).abs() < 1e-5)
     assert not ((found[2] != wanted[2]) & ~at_an_edge).any()
     assert at_an_edge.all(1).sum() <= 5  # of fifty rows
+
+
+# -- what is kept on disk -----------------------------------------------------------------------------------
+
+
+@needs_numba
+def test_a_kernel_is_kept_until_any_source_changes(tmp_path, monkeypatch):
+    """A new function from the same file stands for a new process."""
+    source = tmp_path / "kernel.py"
+    source.write_text("def twice(x):\n    return 2 * x\n")
+
+    def hits():
+        names = {}
+        exec(compile(source.read_text(), source, "exec"), names)
+        twice = loops.jit(names["twice"])
+        assert twice(3) == 6
+        return sum(twice.stats.cache_hits.values())
+
+    sources = tmp_path / "sources"
+    sources.mkdir()
+    found = []
+    for text in ("one = 1", "one = 1", "one = 2"):
+        (sources / "elementary.py").write_text(text)
+        monkeypatch.setattr(loops, "SOURCES", loops.digest(sources))
+        found.append(hits())
+    assert found == [0, 1, 0]

@@ -105,7 +105,7 @@ def test_a_step_from_the_same_uniforms_is_the_cpus(variant, depth, monkeypatch):
         trainer = Trainer(state, X, Y if labels else None, settings=settings)
         trainer._noise = Recorded(where, kept)
         trainer._limits.copy_(torch.tensor([0.8, 1e9], dtype=torch.float64))
-        trainer._begin_segment()
+        trainer._make_room()
         before = tensors_of(state)
         trainer.step(torch.arange(30, 50, device=where))
         kept = trainer._noise.kept
@@ -216,7 +216,7 @@ def test_the_host_waits_for_nothing_in_a_step():
     settings = Settings(n_iter=1, batch_size=10, gibbs_steps=2)
     machine = initial_machine(Infinite(), 40, device="cuda")
     trainer = Trainer(TrainingState.start(machine, settings, 0), X, settings=settings)
-    trainer._begin_segment()
+    trainer._make_room()
     rows = torch.arange(10, device="cuda")
     trainer.step(rows)
     torch.cuda.synchronize()

@@ -145,16 +145,16 @@ def test_the_sizes_of_a_run_never_fall_nor_jump():
     assert all(after - before <= 32 for before, after in itertools.pairwise(sizes))
 
 
-@pytest.mark.parametrize(("least", "factor"), [(32, 1.0), (256, 1.25)])
-def test_capacities_hold_the_size_and_waste_no_more_than_they_grow_by(least, factor):
-    rooms = [trainer._room(size, least, factor) for size in range(1, 3000)]
+@pytest.mark.parametrize(("room", "least", "factor"), [(trainer._room, 32, 1.0), (trainer._recorded_room, 256, 1.25)])
+def test_capacities_hold_the_size_and_waste_no_more_than_they_grow_by(room, least, factor):
+    rooms = [room(size) for size in range(1, 3000)]
     assert all(size <= room <= max(least, factor * size + 32) for size, room in enumerate(rooms, 1))
     assert rooms == sorted(rooms)
     assert all(room % 32 == 0 for room in rooms)
 
 
 def test_a_device_that_records_its_steps_has_few_capacities_to_record():
-    rooms = {trainer._room(size, trainer.RECORDED_LEAST, trainer.RECORDED_GROWTH) for size in range(1, 1000)}
+    rooms = {trainer._recorded_room(size) for size in range(1, 1000)}
     assert len(rooms) <= 8
 
 

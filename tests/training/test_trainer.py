@@ -266,6 +266,19 @@ def test_stopping_anywhere_and_going_on_changes_nothing(variant, at):
     assert_same_state(state, whole)
 
 
+@pytest.mark.parametrize("more", [1, 40])
+def test_the_capacity_that_a_state_comes_with_does_not_matter(more):
+    settings = Settings(n_iter=4, batch_size=4, gibbs_steps=1)
+    state = fresh(settings)
+    first = StopAt(state, X, settings=settings)
+    first.at = 20
+    first.run()
+    state.machine = state.machine.with_capacity(state.machine.capacity + more)
+    state.optimizer = state.optimizer.with_capacity(state.machine.capacity)
+    Trainer(state, X, settings=settings).run()
+    assert_same_state(state, trained(settings))
+
+
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_same_seed_gives_the_same_bits_and_another_seed_others(variant):
     labels = 3 if variant in ("labels", "discriminative", "hybrid") else 0
@@ -364,9 +377,10 @@ class Capacities(Callback):
         self.seen.append((trainer.state.step, int(trainer.machine.size), trainer.machine.capacity))
 
 
+@pytest.mark.parametrize("unseen", [1, SEGMENT])
 @pytest.mark.parametrize("start", [1, 31, 32, 33, 100])
-def test_the_capacity_has_room_for_all_that_can_grow(start, monkeypatch):
-    """A machine that grows in every step: a unit a step, none held back by the capacity."""
+def test_the_capacity_has_room_for_all_that_can_grow(start, unseen, monkeypatch):
+    """A machine that grows in every step: a unit a step, none held back by the capacity, however rare the looks."""
 
     def always(size, z_pos, z_neg, limit):
         size.add_((size < limit).long())
@@ -375,13 +389,20 @@ def test_the_capacity_has_room_for_all_that_can_grow(start, monkeypatch):
     settings = Settings(n_iter=2, batch_size=1, gibbs_steps=1)
     state = TrainingState.start(initial_machine(Infinite(), 8, n_components=start), settings, 0)
     watch = Capacities()
-    Trainer(state, X, settings=settings, callbacks=[watch]).run()
+
+    def run(n_iter):
+        trainer = Trainer(state, X, settings=settings, callbacks=[watch], n_iter=n_iter)
+        assert trainer._steps_unseen == 1  # on a CPU
+        trainer._steps_unseen = unseen
+        trainer.run()
+
+    run(2)
     assert int(state.machine.size) == start + 140
     assert [step for step, _, _ in watch.seen] == [0, 32, 64, 96, 128]
     for step, size, capacity in watch.seen:
         assert size == start + step
-        assert size + SEGMENT <= capacity < size + SEGMENT + CAPACITY_UNIT
+        assert size + unseen <= capacity < size + unseen + CAPACITY_UNIT
         assert capacity % CAPACITY_UNIT == 0
     # Growth had to be possible in the odd steps after a stop and a start too.
-    Trainer(state, X, settings=settings, n_iter=3).run()
+    run(3)
     assert int(state.machine.size) == start + 210

@@ -1,7 +1,7 @@
 """The step, the epoch, nothing clever.
 
-Shapes change only where the capacity does: at the start of a segment of steps, where the host reads the size. In
-between, size, order, M_t and growth live on the device.
+Shapes change only where the capacity does: where the host reads the size. On a GPU that is at the start of a segment of
+steps, and in between, size, order, M_t and growth live on the device. On a CPU it is before every step.
 """
 
 import time
@@ -24,7 +24,7 @@ from irbm.training.graph import StepGraph
 from irbm.training.optim import OptimizerState
 from irbm.training.settings import Settings
 
-SEGMENT = 32  # steps between two looks of the host at the size; the capacity has room for as many new units
+SEGMENT = 32  # steps between two looks of the host at a device
 CAPACITY_UNIT = 32
 RECORDED_LEAST, RECORDED_GROWTH = 256, 1.25  # of capacities where steps are recorded: each costs a recording
 DIVERGED = 1e6  # no parameter that means anything is as large
@@ -41,11 +41,16 @@ def _noise(machine: Machine, *key: int) -> Noise:
     return uniform_noise(*key, device=machine.weights.device, dtype=machine.weights.dtype)
 
 
-def _room(size: int, least: int, growth: float) -> int:
-    """The first capacity that holds so many units: multiples of CAPACITY_UNIT, each larger by this factor or a unit."""
-    room = least
+def _room(size: int) -> int:
+    """The first multiple of CAPACITY_UNIT that holds so many units."""
+    return -(-size // CAPACITY_UNIT) * CAPACITY_UNIT
+
+
+def _recorded_room(size: int) -> int:
+    """The same out of few, each larger by a factor."""
+    room = RECORDED_LEAST
     while room < size:
-        room = -(-int(room * growth + 1) // CAPACITY_UNIT) * CAPACITY_UNIT
+        room = _room(int(room * RECORDED_GROWTH + 1))
     return room
 
 
@@ -177,6 +182,7 @@ class Trainer:
         self.n_batches = -(-len(X) // settings.batch_size)
         state.n_examples = len(X)
         self._stopped = False
+        self._steps_unseen = 1 if device.type == "cpu" else SEGMENT  # between two looks at the size
         self._noise = stream(device, state.machine.weights.dtype)
         self._limits = torch.zeros(2, dtype=torch.float64, device=device)
         self._graph: StepGraph | None = None
@@ -216,6 +222,8 @@ class Trainer:
                 for callback in self.callbacks:
                     callback.after_stop(self)
                 return None
+            if self.state.step % self._steps_unseen == 0:
+                self._make_room()
             if self.state.step % SEGMENT == 0:
                 self._begin_segment()
             first = self.state.batch * self.settings.batch_size
@@ -229,25 +237,25 @@ class Trainer:
         rows = np.random.default_rng(key).permutation(len(self.X))
         return torch.from_numpy(rows).to(self.X.device)
 
-    def _begin_segment(self) -> None:
+    def _make_room(self) -> None:
         """Let the host read the size, and make room for what may grow until it reads again."""
-        size = int(self.machine.size)
-        self._check_finite()
         if isinstance(self.machine.depth, Infinite):
-            room = self._room(size)
+            room = self._room(int(self.machine.size))
             if room != self.machine.capacity:
                 self.state.machine = self.machine.with_capacity(room)
                 self.state.optimizer = self.state.optimizer.with_capacity(room)
                 self._graph = None
-        for callback in self.callbacks:
-            callback.after_segment(self)
 
     def _room(self, size: int) -> int:
         """The capacity for so many units and those that may come before the host looks again."""
-        most = max(size, min(size + SEGMENT, self.settings.max_components or size + SEGMENT))
-        if isinstance(self._noise, KeyedStream):
-            return _room(most, RECORDED_LEAST, RECORDED_GROWTH)
-        return _room(most, CAPACITY_UNIT, 1.0)
+        grown = size + self._steps_unseen
+        most = max(size, min(grown, self.settings.max_components or grown))
+        return _recorded_room(most) if isinstance(self._noise, KeyedStream) else _room(most)
+
+    def _begin_segment(self) -> None:
+        self._check_finite()
+        for callback in self.callbacks:
+            callback.after_segment(self)
 
     def _check_finite(self) -> None:
         largest = torch.stack([t.abs().max() for t in self.machine.tensors().values() if t.is_floating_point()])

@@ -8,9 +8,6 @@ shared among as many threads as torch has, where there is enough to do; no resul
 
 Precision: gains are added up in float64, because t reaches thousands while z is decided by its differences; what is
 left after subtracting the largest t is float32.
-
-numba keeps a compiled kernel until the kernel's own file changes. Whoever changes a function that other files call
-(``elementary``, ``philox``, ``hidden``) must remove ``__pycache__`` here to see it in theirs.
 """
 
 from irbm.ops.compiled.annealing import annealed_sample

@@ -2,8 +2,10 @@
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, disable-error-code="no-any-return"
 
+import hashlib
 import importlib
 import os
+from pathlib import Path
 from threading import Lock, local
 from typing import Any
 
@@ -34,10 +36,22 @@ def runs_on(tensor: Tensor) -> bool:
     return available() and tensor.device.type == "cpu" and tensor.dtype == torch.float32 and not tensor.requires_grad
 
 
+def digest(folder: Path) -> str:
+    """Of all sources in a folder."""
+    return hashlib.blake2b(
+        b"".join(file.read_bytes() for file in sorted(folder.glob("*.py"))), digest_size=8
+    ).hexdigest()
+
+
+SOURCES = digest(Path(__file__).parent)
+
+
 def jit(function: Any, **options: Any) -> Any:
     """A compiled function, kept on disk where there is a place to write; the bare one where there is no numba."""
     if numba is None:
         return function
+    # numba keeps a function under its name until its own file changes: those that it calls belong to the name.
+    function.__qualname__ += f"_{SOURCES}"
     # Fused multiply-adds alone: anything more would let the compiler assume that there is no NaN.
     options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, **options}
     try:
