@@ -27,15 +27,15 @@ nearly all units take part, where the paper's schedule leaves many of them unuse
 side, too. On CalTech both have the rate and the L1 weight that validation chose. None of these is the paper's, nor
 is an alpha of 0.05 on CalTech.
 
-The paper has 1.41 % for hybrid training on MNIST, which its settings as written do not reach here: errors stop falling
-long before training ends. The ClassRBMs, too, stay 0.7 to 0.9 above the 1.28 and 1.81 % that the paper cites for them. The search
-below says what the gap is not: other rates, L1 weights, alphas, persistent chains and the momentum of the authors'
-script move validation errors by a tenth of a percent or two, or for the worse. Part of it is the noise of drawn
-pixels: cut at half intensity instead (*thresholded_mnist*) the same settings err by a fifth less. What helps is more
-images, shifted ones, together with more units that take part. The paper has 30.95 % on CalTech, where the seeds of one
-setting lie further apart than its settings are away from that; wide machines come to it within their spread, and below
-it with shifted images. Six candidates for CalTech had their test errors shown in an earlier search; nothing was chosen
-by them."""
+The paper has 1.41 % for hybrid training on MNIST, which its settings as written do not reach here: errors stop
+falling long before training ends. The ClassRBMs, too, stay 0.7 to 0.9 above the 1.28 and 1.81 % that the paper cites
+for them. The search below says what the gap is not: other rates, L1 weights, alphas, persistent chains and the
+momentum of the authors' script move validation errors by a tenth of a percent or two, or for the worse. Part of it is
+the noise of drawn pixels: cut at half intensity instead (*thresholded_mnist*) the same settings err by a fifth less.
+What helps is more images, shifted ones, together with more units that take part. The paper has 30.95 % on CalTech,
+where the seeds of one setting lie further apart than its settings are away from that; wide machines come to it within
+their spread, and below it with shifted images. Six candidates for CalTech had their test errors shown in an earlier
+search; nothing was chosen by them."""
 DIGITS = """The bundled digits, 8x8: settings by five-fold cross-validation over train + validation, training on both,
 then one look at the test split (`python -m irbm.experiments.digits_classification`). *One cut* is what
 `data.load("digits")` gives, a pixel above 7.5 of 16 or not."""
