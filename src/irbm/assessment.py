@@ -37,7 +37,7 @@ def assess(
 ) -> dict[str, Any]:
     """Everything that can be said of the model on one split, as JSON holds it."""
     config, model = run.config(), run.model()
-    if n_permutations and not (isinstance(model, InfiniteRBM) and model._report().regrouped):
+    if n_permutations and not (isinstance(model, InfiniteRBM) and model._regrouped()):
         raise ValueError(f"permutations must be 0, got {n_permutations}: {run.path} has no orders to average over")
     examples = config.load_data()
     split = getattr(examples, part)
@@ -83,7 +83,7 @@ def _about_order(
     model: Any, examples: Dataset, X: NDArray[np.uint8], effort: dict[str, Any], n_permutations: int, progress: Progress
 ) -> Iterator[tuple[str, Any]]:
     """What becomes of a machine that has an order: of p(z <= M), of the average over orders, of the plain RBM."""
-    regrouped = model._report().regrouped
+    regrouped = model._regrouped()
     if not isinstance(model.machine_.depth, Fixed) and regrouped:
         mean = order_invariance(model.machine_, torch.from_numpy(examples.train.X), regrouped)
         yield "order", {"regrouped": regrouped, "mean_log_p_z_up_to_regrouped": mean}

@@ -81,6 +81,9 @@ def test_all_are_those_that_use_the_data(tmp_path):
         (["fig4", "--epochs", "0"], ["epochs", "0"]),
         (["fig8", "--dataset", "caltech101_silhouettes"], ["dataset", "binarized_mnist", "caltech101_silhouettes"]),
         (["table1", "--quick", "--only", "DBN"], ["only", "iRBM RP", "'DBN'"]),
+        (["fig4", "--quick", "--only", "DBN"], ["only", "table1", "'fig4'"]),
+        (["all", "--dataset", "cifar"], ["dataset", "binarized_mnist", "'cifar'"]),
+        (["fig4", "--quick", "--dataset", "cifar"], ["dataset", "binarized_mnist", "'cifar'"]),
         (["fig4", "--device", "tpu"], ["device", "'tpu'"]),
     ],
 )

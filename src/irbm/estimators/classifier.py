@@ -487,7 +487,7 @@ class InfiniteRBMClassifier(Growing, _Classifier):
         machine = self.machine_
         if not getattr(self, "_history", None):
             raise ValueError("n_permutations needs a model trained by fit: how many units to permute is not known here")
-        m = min(self._report().regrouped, self.n_components_)
+        m = self._regrouped()
         return [permuted(machine, m, uniform_noise(n)).order for n in range(self.n_permutations)]
 
     @classmethod

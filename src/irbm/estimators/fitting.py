@@ -99,6 +99,10 @@ class Trainable(Boltzmann):
         """The pass that the fitted machine comes from."""
         return self._reports()[(self._best_epoch or 0) - 1]
 
+    def _regrouped(self) -> int:
+        """How many units that pass has left without an order; all, where pruning has left fewer."""
+        return min(self._report().regrouped, self.n_components_)
+
     # -- learning -------------------------------------------------------------------------------------------
 
     def _fit(

@@ -10,8 +10,8 @@ ROWS = 1000
 
 def order_invariance(machine: Machine, X: Tensor, m: int) -> float:
     """The mean over the examples of ln p(z <= m | v): far below zero where the first m units have lost their order."""
-    if m < 1:
-        raise ValueError(f"m must be >= 1: with none regrouped p(z <= m) is 0, got {m}")
+    if not 1 <= m <= int(machine.size):
+        raise ValueError(f"m, the units regrouped, must be in 1..{int(machine.size)}, got {m}")
     total = 0.0
     for start in range(0, len(X), ROWS):
         v_BD = X[start : start + ROWS].to(machine.weights.device, machine.weights.dtype)

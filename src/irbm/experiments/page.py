@@ -97,7 +97,7 @@ SEEN: dict[str, dict[str, str]] = {
             "paper's figure, with shifted images below it. On MNIST every model errs more here than in the paper, the"
             " ClassRBMs cited from others too, by 0.6 to 1.0 percent ([more](classification.md)); RP is better than "
             "ordinary training with the discriminative objective, and not with the hybrid one. Greedy units make poor"
-            " features on MNIST, hardly better than pixels."
+            " features on MNIST."
         )
     },
 }

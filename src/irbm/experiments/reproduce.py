@@ -8,6 +8,7 @@ from typing import Any
 from irbm import plots
 from irbm.experiments import beta, fig4, fig5, fig6, fig7, fig8, fig9, fig10, fig11, table1, table2
 from irbm.experiments.lab import Lab
+from irbm.experiments.paper import BOTH, DIGITS
 from irbm.files import write_bytes
 
 EXPERIMENTS: dict[str, ModuleType] = {
@@ -26,8 +27,16 @@ EXPERIMENTS: dict[str, ModuleType] = {
 """Each has TITLE, DATASETS, ``run(lab)`` -> result, ``picture(lab, result)`` and ``section(result)``, Markdown."""
 
 
+WITH_ROWS = ("table1", "table2", "fig7")  # of which some may be chosen
+
+
 def names(wanted: str, lab: Lab) -> list[str]:
     """One name, or all that use the data sets wanted."""
+    unknown = [name for name in lab.datasets or () if name not in (*BOTH, DIGITS)]
+    if unknown:
+        raise ValueError(f"dataset must be one of {', '.join(BOTH)}, got {unknown[0]!r}")
+    if lab.only is not None and wanted not in WITH_ROWS:
+        raise ValueError(f"only is for rows of {', '.join(WITH_ROWS)}, not for {wanted!r}")
     if wanted == "all":
         return [name for name, experiment in EXPERIMENTS.items() if lab.chosen_datasets(experiment.DATASETS)]
     if wanted not in EXPERIMENTS:
