@@ -170,28 +170,32 @@ def test_resume_starts_a_missing_run_and_goes_on_with_more_epochs(irbm_, trained
     assert (tmp_path / "run" / "config.toml").read_bytes() == (trained / "config.toml").read_bytes()
 
 
-def test_a_resumed_run_sweeps_up_what_a_killed_one_left(irbm_, tmp_path):
+def test_a_resumed_run_sweeps_up_what_is_of_no_use(irbm_, tmp_path):
+    """What a killed one left half written, and what was said of the model that is no more."""
     run = ("train", "digits", "--out", tmp_path / "run", "--resume", "--quiet")
     irbm_(*run, "--n-iter", 1)
-    draft = tmp_path / "run" / ".checkpoint.safetensors.1.part"
-    draft.write_bytes(b"half a check")
+    names = (".checkpoint.safetensors.1.part", "evaluation.json", "evaluation.png", "report.html")
+    for name in names:
+        (tmp_path / "run" / name).write_bytes(b"old")
     assert irbm_(*run, "--n-iter", 2).status == 0
-    assert not draft.exists()
+    assert not any((tmp_path / "run" / name).exists() for name in names)
 
 
 @pytest.mark.parametrize(
-    ("flags", "name"),
+    ("flags", "words"),
     [
-        (("--learning-rate", "0.3"), "learning_rate"),
-        (("--seed", "7"), "seed"),
-        (("--model", "fixed"), "model"),
+        (("--learning-rate", "0.3"), ("learning_rate", "0.3")),
+        (("--seed", "7"), ("seed", "7")),
+        (("--model", "fixed"), ("model", "fixed")),
+        (("--objective", "hybrid"), ("objective", "infinite")),
+        (("--n-iter", "1"), ("n_iter", "1")),
     ],
 )
-def test_resume_refuses_other_settings(irbm_, trained, flags, name):
+def test_resume_refuses_other_settings(irbm_, trained, flags, words):
     before = contents(trained)
     outcome = irbm_("train", "digits", "--out", trained, "--resume", *flags)
     assert outcome.status == 2
-    assert said_why(outcome, name, flags[1])
+    assert said_why(outcome, *words)
     assert contents(trained) == before
 
 
@@ -205,6 +209,7 @@ def test_resume_refuses_other_settings(irbm_, trained, flags, name):
         (("digits", "--regroup", "1.5"), ("regroup", "1.5")),
         (("digits", "--optimizer", "best"), ("optimizer", "best")),
         (("digits", "--seed", "-1"), ("seed", "-1")),
+        (("digits", "--seed", str(2**32)), ("seed", str(2**32))),
         (("digits", "--model", "cubic"), ("model", "cubic")),
         (("digits", "--model", "fixed", "--beta", "1.1"), ("beta", "fixed")),
         (("digits", "--n-components", "10"), ("n_components", "infinite")),
@@ -297,11 +302,11 @@ def test_a_classifier_is_trained_and_validated(classifier):
     run, out = classifier
     model, held = run.model(), data.load("digits").validation
     errors = int((model.predict(held.X) != held.y).sum())
-    said = re.search(r"epoch (\d) validates best: error ([\d.]+)% \[([\d.]+)%, ([\d.]+)%\] of 297 validation", out)
+    said = re.search(r"epoch (\d) of 6 validates best: error ([\d.]+)% \[([\d.]+)%, ([\d.]+)%\] of 297 validation", out)
     assert int(said[1]) == model.best_epoch_
     assert float(said[2]) == pytest.approx(100 * errors / 297, abs=0.005)
     assert float(said[3]) < float(said[2]) < float(said[4])
-    scores = [row["validation_score"] for row in run.metrics()]
+    scores = [row["validation_score"] for row in model.history_]
     assert len(scores) == 6
     assert max(scores) == scores[model.best_epoch_ - 1] == pytest.approx(1 - errors / 297)
     table = run.config().complete()
@@ -317,7 +322,7 @@ def test_a_classifier_without_validation_keeps_the_last_epoch(irbm_, tmp_path):
     outcome = irbm_("train", "digits", "--out", tmp_path / "run", "--n-iter", 2, "--no-validate", *CLASSIFY)
     assert outcome.status == 0
     assert "validates" not in outcome.out
-    assert "validation_score" not in Run(tmp_path / "run").metrics()[0]
+    assert "validation_score" not in (tmp_path / "run" / "metrics.csv").read_text()
     assert not Run(tmp_path / "run").config().complete()["validate"]
 
 
@@ -326,7 +331,7 @@ def test_a_density_model_can_be_validated(irbm_, tmp_path):
     assert outcome.status == 0
     model = Run(tmp_path / "run").model()
     score = model.pseudo_log_likelihood(data.load("digits").validation.X).mean()
-    assert f"epoch {model.best_epoch_} validates best: mean pseudo-log-likelihood {score:.3f}" in outcome.out
+    assert f"epoch {model.best_epoch_} of 2 validates best: mean pseudo-log-likelihood {score:.3f}" in outcome.out
 
 
 def test_a_run_out_of_patience_has_ended(irbm_, tmp_path):
@@ -391,6 +396,14 @@ def test_data_without_labels_cannot_be_classified(irbm_, tmp_path):
     outcome = irbm_("train", tmp_path / "own.npy", "--task", "classify", "--out", tmp_path / "run")
     assert outcome.status == 2
     assert said_why(outcome, "own.npy", "labels")
+    assert not (tmp_path / "run").exists()
+
+
+def test_numbers_that_are_no_labels_leave_nothing(irbm_, tmp_path):
+    np.savez(tmp_path / "own.npz", X=np.eye(30, dtype=int), y=np.linspace(0, 1, 30))
+    outcome = irbm_("train", tmp_path / "own.npz", "--out", tmp_path / "run", *CLASSIFY)
+    assert outcome.status == 2
+    assert said_why(outcome, "continuous")
     assert not (tmp_path / "run").exists()
 
 

@@ -419,6 +419,12 @@ def check_count(name: str, value: Any) -> None:
         raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
 
 
+def check_seed(value: Any) -> None:
+    """A seed as scikit-learn takes it."""
+    if type(value) is not int or not 0 <= value < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to 2^32 - 1, got {value!r}")
+
+
 def _check_binary(X: Any) -> None:
     values = X.data if sparse.issparse(X) else X
     wrong = (values != 0) & (values != 1)
