@@ -232,7 +232,7 @@ def test_partial_fit_learns_classes_it_has_not_seen_yet(cls):
     assert model.classes_.tolist() == ["ash", "birch", "cedar"]
     assert set(model.predict(X)) == {"ash"}
     for _ in range(20):
-        model.partial_fit(X[Y != "ash"], Y[Y != "ash"])
+        model.partial_fit(X[Y != "ash"], Y[Y != "ash"], classes=["cedar", "ash", "birch"])
     assert set(model.predict(X)) & {"birch", "cedar"}
 
 
@@ -417,6 +417,8 @@ def test_unseen_labels_are_refused(cls, monkeypatch):
             model.partial_fit(X, labels)
     with pytest.raises(ValueError, match=r"labels unseen before, such as .*cedar"):
         build(cls).partial_fit(X, Y, classes=["ash", "birch"])
+    with pytest.raises(ValueError, match=r"classes must be those of the first call, .*ash.*, got .*yew"):
+        model.partial_fit(X, Y, classes=["ash", "birch", "cedar", "yew"])
 
 
 @pytest.mark.parametrize("cls", CLASSIFIERS)

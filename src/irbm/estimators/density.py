@@ -418,7 +418,7 @@ class InfiniteRBM(Growing, _PenalisedDensity):
             As for ``log_partition``.
         """
         check_count("n_permutations", n_permutations)
-        m = self._report().regrouped if regrouped is None else regrouped
+        m = self._regrouped() if regrouped is None else regrouped
         checked = torch.cat(list(self._dense_chunks(self._checked(X), torch.uint8)))
         rng = self._rng(random_state)  # which moves on, so that no two orders share the chances of an ln Z
         noise = self._noise(rng)
