@@ -136,8 +136,7 @@ class Trainable(Boltzmann):
     def _saved_state(
         self, path: str | Path, shape: tuple[int, int], n_classes: int, settings: Settings
     ) -> TrainingState:
-        state, saved = checkpoint.load(path, choose_device(self.device))
-        checkpoint.check_same(saved, settings)
+        state = checkpoint.resume(path, settings, choose_device(self.device))
         machine = state.machine
         found = {
             "depth": machine.depth,
