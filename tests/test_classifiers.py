@@ -26,13 +26,7 @@ X = (rng.random((120, 12)) < 0.4).astype(np.float64)
 Y = NAMES[X[:, :3].argmax(1)]
 XV, YV = X[80:], Y[80:]
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def small_of(depth, seed=11, **more):

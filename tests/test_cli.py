@@ -33,14 +33,7 @@ from irbm.runs import Run
 SOURCE = Path(__file__).parent.parent / "src"
 COMMANDS = ("train", "evaluate", "report", "sample", "data", "bench", "reproduce", "demo")
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tiny machines gain nothing from a second thread, and lose much where tests run side by side."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Outcome:

@@ -17,13 +17,7 @@ from irbm.runs import Config, Run
 
 HOSTILE = "<img src=x onerror=alert(1)>&amp;'\".npy"
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True, scope="module")

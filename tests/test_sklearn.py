@@ -31,14 +31,7 @@ Y = np.array(["ash", "birch", "cedar"])[X[:, :3].argmax(1)]
 # scikit-learn casts labels to integers before it looks for NaN among them.
 CAST = "ignore:invalid value encountered in cast:RuntimeWarning:sklearn"
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """As fast for machines this small, and several times as fast where others use the cores too."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def build(cls, **more):
