@@ -430,6 +430,16 @@ def test_a_process_ends_with_one_line_and_status_2():
     assert said_why(Outcome(2, out, err), "nonsense")
 
 
+def test_what_nobody_thought_of_is_one_line_too(irbm_, tmp_path, monkeypatch):
+    def fails(*_):
+        raise MemoryError("no room\nfor so many chains")
+
+    monkeypatch.setattr(Run, "train", fails)
+    outcome = irbm_("train", "digits", "--out", tmp_path / "run", "--quiet")
+    assert outcome.status == 1
+    assert said_why(outcome, "MemoryError: no room for so many chains", "--debug")
+
+
 def test_debug_shows_the_traceback(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["irbm", "--debug", "train", "nonsense", "--out", "nowhere"])
     with pytest.raises(ValueError, match="nonsense"):

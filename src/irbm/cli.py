@@ -547,10 +547,13 @@ def main() -> None:
     """Run a command; a failure is one line on standard error and a non-zero status."""
     try:
         app()
-    except (ValueError, OSError, ImportError, DivergenceError) as error:
+    except Exception as error:
         if "--debug" in sys.argv:
             raise
-        Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {escape(str(error))}")
+        said = " ".join(str(error).split())
+        if not isinstance(error, ValueError | OSError | ImportError | DivergenceError):
+            said = f"{type(error).__name__}: {said} (irbm --debug ... shows where)"
+        Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {escape(said)}")
         sys.exit(2 if isinstance(error, ValueError) else 1)
 
 
