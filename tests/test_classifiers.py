@@ -266,6 +266,8 @@ def test_without_validation_there_is_no_best_epoch_and_no_patience():
         quick().fit(X, Y, validation=XV)
     with pytest.raises(ValueError, match="features"):
         quick().fit(X, Y, validation=(XV[:, :5], YV))
+    with pytest.raises(ValueError, match=r"validation must hold labels of training, .*ash.*got none of them but .*oak"):
+        quick().fit(X, Y, validation=(XV, np.full(len(XV), "oak")))
 
 
 def test_a_validation_label_that_training_never_saw_is_an_error_of_the_machine():

@@ -234,8 +234,7 @@ def evaluate(
 ) -> None:
     """Judge a trained machine: likelihood with its bracket and a verdict, sizes, errors of a classifier.
 
-    Writes RUN/evaluation.json and RUN/evaluation.png. Exit status 3: one of the likelihoods printed is not reliable,
-    and the reason is printed too.
+    Writes RUN/evaluation.json and RUN/evaluation.png. Exit status 3: a likelihood is not reliable, and why is printed.
 
     Examples: irbm evaluate runs/digits
 
@@ -369,6 +368,8 @@ def data_command(
     Examples: irbm data
 
     irbm data mnist
+
+    irbm data shop.csv --binarize 0.5
     """
     if name is None:
         for known in data.KNOWN:

@@ -74,13 +74,15 @@ class _Classifier(ClassifierMixin, Trainable):
             raise ValueError(f"validation must be a pair (X, y), got {type(pair).__name__}")
         X, y = self._checked_pair(*pair, reset=False)
         examples, known = torch.from_numpy(self._binary(X)), torch.from_numpy(np.isin(y, names))
+        if not known.any():
+            raise ValueError(f"validation must hold labels of training, {names!s:.200}, got none of them but {y[0]!r}")
         codes = torch.from_numpy(np.searchsorted(names, y).clip(max=len(names) - 1))
 
         def score(machine: Machine) -> tuple[float, float]:
             log_p_BC = torch.cat([machine.log_prob_y(v_BD).cpu() for v_BD in batches(examples, machine)])
             own_B = log_p_BC.gather(1, codes[:, None])[:, 0][known]
             met = (log_p_BC.argmax(1) == codes) & known
-            return float(met.double().mean()), float(own_B.mean()) if len(own_B) else 0.0
+            return float(met.double().mean()), float(own_B.mean())
 
         return score
 
