@@ -766,8 +766,20 @@ def test_demo_trains_and_reports(irbm_, tmp_path, quick_demo):
     assert (run.path / "report.html").is_file()
 
 
+def test_the_demo_says_what_its_likelihood_is_worth(monkeypatch):
+    model, digits = irbm.RBM.from_parameters(np.eye(3, 64), np.zeros(3), np.zeros(64)), data.load("digits")
+    mean = float(model.score_samples(digits.test.X).mean()) + model.log_partition().value
+    found = partition.LogPartition(50.0, 1.0, 48.0, 51.0, 3.0, False, "too few chains", "ais")
+    monkeypatch.setattr(model, "log_partition", lambda **_: found)
+    assert cli._likelihood_line(model, digits) == (
+        f"mean log-likelihood of 296 test examples: in [{mean - 51:.2f}, {mean - 48:.2f}] nats, "
+        "NOT reliable: too few chains"
+    )
+
+
 def test_demo_replaces_its_own_directory_and_no_other(irbm_, tmp_path, monkeypatch, quick_demo):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(irbm.report, "write_report", lambda run: run.path)
     for seed in (1, 2):
         assert irbm_("demo", "--n-iter", 1, "--seed", seed).status == 0
         assert Run(Path("runs/demo")).config().seed == seed

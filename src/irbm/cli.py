@@ -16,6 +16,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from irbm import data
+from irbm.assessment import LIKELIHOODS, assess, doubts, likelihood
 from irbm.data import sources
 from irbm.estimators.base import check_count, check_seed, choose_device
 from irbm.evaluation.classification import error_rate
@@ -249,8 +250,6 @@ def evaluate(
         check_count("budget", budget)
     if not 0 < tol < math.inf:
         raise ValueError(f"tol must be a finite number > 0, got {tol}")
-    from irbm.assessment import assess, doubts
-
     place = Run(run)
     with console.status("evaluating") as status:
         found = assess(
@@ -281,8 +280,6 @@ def _table(found: dict[str, Any]) -> Table:
     table = Table(
         "", "", "bracket", "reliable", title=f"{found['data']['examples']:,} {found['data']['split']} examples"
     )
-    from irbm.assessment import LIKELIHOODS
-
     for key, name in LIKELIHOODS.items():
         if key in found:
             own = found[key]
@@ -537,11 +534,10 @@ def demo(
 
 def _likelihood_line(model: Any, examples: data.Dataset) -> str:
     """The mean log-likelihood of the test set, with the bracket of ln Z and the verdict on it."""
-    log_z = model.log_partition(data=examples.train.X, budget=DEMO_BUDGET)
-    mean = float(-model.free_energy(examples.test.X).mean())
-    low, high = mean - log_z.upper, mean - log_z.lower
-    verdict = "reliable" if log_z.reliable else f"NOT reliable: {log_z.reason}"
-    return f"mean log-likelihood of {len(examples.test.X)} test examples: in [{low:.2f}, {high:.2f}] nats, {verdict}"
+    X = examples.test.X
+    own = likelihood(model, X, model.log_partition(data=examples.train.X, budget=DEMO_BUDGET))
+    verdict = "reliable" if own["reliable"] else f"NOT reliable: {own['reason']}"
+    return f"mean log-likelihood of {len(X)} test examples: in [{own['lower']:.2f}, {own['upper']:.2f}] nats, {verdict}"
 
 
 def main() -> None:
