@@ -599,6 +599,14 @@ def test_an_exact_evaluation_is_strict_json_and_leaves_no_old_picture(irbm_, sha
     assert not (shapeless / "evaluation.png").exists()
 
 
+def test_an_evaluation_that_cannot_be_written_is_printed(irbm_, shapeless, monkeypatch):
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
+    outcome = irbm_("evaluate", shapeless)
+    assert outcome.status == 1
+    assert said_why(outcome, "cannot write", "evaluation.json", "read-only")
+    assert "mean ln p(v)" in outcome.out
+
+
 def test_evaluate_tells_a_classifiers_errors(irbm_, classifier, tmp_path, quick_annealing, verdict_is):
     verdict_is(True)
     run = Run(shutil.copytree(classifier[0].path, tmp_path / "copy"))

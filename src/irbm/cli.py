@@ -256,8 +256,8 @@ def evaluate(
             place, part, seed=seed, tol=tol, budget=budget, n_permutations=permutations,
             progress=lambda what: status.update(f"evaluating: {what}"),
         )  # fmt: skip
+    console.print(_table(found))  # first: it took long, and the folder may not be writable
     write_json(place.evaluation_file, {**found, "seed": seed, **stamp(place.model().machine_.weights.device)})
-    console.print(_table(found))
     if found["log_partition"]["trials"]:
         write_bytes(run / "evaluation.png", _annealing_png(found["log_partition"]))
     else:  # nothing was annealed: a picture of an earlier evaluation would not belong to this one
