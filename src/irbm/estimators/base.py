@@ -302,8 +302,8 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """X as a binary array or CSR matrix; ValueError where it is anything else."""
         if self.binarize is not None and not (isinstance(self.binarize, numbers.Real) and math.isfinite(self.binarize)):
             raise ValueError(f"binarize must be None or a finite number, got {self.binarize!r}")
-        if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
+        if isinstance(X, Tensor):  # of which NumPy has every type but one
+            X = X.detach().to("cpu", torch.float32 if X.dtype == torch.bfloat16 else X.dtype).numpy()
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
         if self.binarize is None:
             _check_binary(X)
