@@ -547,7 +547,7 @@ def main() -> None:
     except Exception as error:
         if "--debug" in sys.argv:
             raise
-        said = " ".join(str(error).split())
+        said = " ".join(str(error).splitlines())
         if not isinstance(error, ValueError | OSError | ImportError | DivergenceError):
             said = f"{type(error).__name__}: {said} (irbm --debug ... shows where)"
         Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {escape(said)}")
