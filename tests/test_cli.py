@@ -28,7 +28,7 @@ import irbm.report
 from irbm import cli, data
 from irbm.data import sources
 from irbm.evaluation import ais, estimate, modes, partition
-from irbm.runs import Run
+from irbm.runs import Run, interruptible
 
 SOURCE = Path(__file__).parent.parent / "src"
 COMMANDS = ("train", "evaluate", "report", "sample", "data", "bench", "reproduce", "demo")
@@ -253,6 +253,15 @@ def test_a_bad_configuration_is_refused(irbm_, tmp_path, text):
     assert outcome.status == 2
     assert said_why(outcome)
     assert not (tmp_path / "run").exists()
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    with interruptible() as stopper:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert stopper.asked
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
 
 
 def test_ctrl_c_leaves_a_checkpoint_and_the_resumed_run_is_the_same(irbm_, tmp_path):

@@ -256,7 +256,7 @@ class Metrics(Callback):
 
 
 class _Stopper(Callback):
-    """Stops the trainer after the step in which a signal came."""
+    """Stops the trainer after the step in which a signal came; a second Ctrl-C does not wait for its end."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -268,6 +268,8 @@ class _Stopper(Callback):
             trainer.stop()
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.asked and signum == signal.SIGINT:
+            raise KeyboardInterrupt
         self.asked = True
         if self._trainer is not None:
             self._trainer.stop()
