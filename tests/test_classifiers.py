@@ -26,13 +26,7 @@ X = (rng.random((120, 12)) < 0.4).astype(np.float64)
 Y = NAMES[X[:, :3].argmax(1)]
 XV, YV = X[80:], Y[80:]
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def small_of(depth, seed=11, **more):
@@ -272,6 +266,8 @@ def test_without_validation_there_is_no_best_epoch_and_no_patience():
         quick().fit(X, Y, validation=XV)
     with pytest.raises(ValueError, match="features"):
         quick().fit(X, Y, validation=(XV[:, :5], YV))
+    with pytest.raises(ValueError, match=r"validation must hold labels of training, .*ash.*got none of them but .*oak"):
+        quick().fit(X, Y, validation=(XV, np.full(len(XV), "oak")))
 
 
 def test_a_validation_label_that_training_never_saw_is_an_error_of_the_machine():

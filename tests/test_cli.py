@@ -28,19 +28,12 @@ import irbm.report
 from irbm import cli, data
 from irbm.data import sources
 from irbm.evaluation import ais, estimate, modes, partition
-from irbm.runs import Run
+from irbm.runs import Run, interruptible
 
 SOURCE = Path(__file__).parent.parent / "src"
 COMMANDS = ("train", "evaluate", "report", "sample", "data", "bench", "reproduce", "demo")
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Tiny machines gain nothing from a second thread, and lose much where tests run side by side."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Outcome:
@@ -170,28 +163,32 @@ def test_resume_starts_a_missing_run_and_goes_on_with_more_epochs(irbm_, trained
     assert (tmp_path / "run" / "config.toml").read_bytes() == (trained / "config.toml").read_bytes()
 
 
-def test_a_resumed_run_sweeps_up_what_a_killed_one_left(irbm_, tmp_path):
+def test_a_resumed_run_sweeps_up_what_is_of_no_use(irbm_, tmp_path):
+    """What a killed one left half written, and what was said of the model that is no more."""
     run = ("train", "digits", "--out", tmp_path / "run", "--resume", "--quiet")
     irbm_(*run, "--n-iter", 1)
-    draft = tmp_path / "run" / ".checkpoint.safetensors.1.part"
-    draft.write_bytes(b"half a check")
+    names = (".checkpoint.safetensors.1.part", "evaluation.json", "evaluation.png", "report.html")
+    for name in names:
+        (tmp_path / "run" / name).write_bytes(b"old")
     assert irbm_(*run, "--n-iter", 2).status == 0
-    assert not draft.exists()
+    assert not any((tmp_path / "run" / name).exists() for name in names)
 
 
 @pytest.mark.parametrize(
-    ("flags", "name"),
+    ("flags", "words"),
     [
-        (("--learning-rate", "0.3"), "learning_rate"),
-        (("--seed", "7"), "seed"),
-        (("--model", "fixed"), "model"),
+        (("--learning-rate", "0.3"), ("learning_rate", "0.3")),
+        (("--seed", "7"), ("seed", "7")),
+        (("--model", "fixed"), ("model", "fixed")),
+        (("--objective", "hybrid"), ("objective", "infinite")),
+        (("--n-iter", "1"), ("n_iter", "1")),
     ],
 )
-def test_resume_refuses_other_settings(irbm_, trained, flags, name):
+def test_resume_refuses_other_settings(irbm_, trained, flags, words):
     before = contents(trained)
     outcome = irbm_("train", "digits", "--out", trained, "--resume", *flags)
     assert outcome.status == 2
-    assert said_why(outcome, name, flags[1])
+    assert said_why(outcome, *words)
     assert contents(trained) == before
 
 
@@ -205,6 +202,7 @@ def test_resume_refuses_other_settings(irbm_, trained, flags, name):
         (("digits", "--regroup", "1.5"), ("regroup", "1.5")),
         (("digits", "--optimizer", "best"), ("optimizer", "best")),
         (("digits", "--seed", "-1"), ("seed", "-1")),
+        (("digits", "--seed", str(2**32)), ("seed", str(2**32))),
         (("digits", "--model", "cubic"), ("model", "cubic")),
         (("digits", "--model", "fixed", "--beta", "1.1"), ("beta", "fixed")),
         (("digits", "--n-components", "10"), ("n_components", "infinite")),
@@ -257,6 +255,15 @@ def test_a_bad_configuration_is_refused(irbm_, tmp_path, text):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_second_ctrl_c_does_not_wait():
+    with interruptible() as stopper:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
+        assert stopper.asked
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 def test_ctrl_c_leaves_a_checkpoint_and_the_resumed_run_is_the_same(irbm_, tmp_path):
     stopped, whole = Run(tmp_path / "stopped run"), Run(tmp_path / "whole")
     flags = ("--n-iter", 8, "--batch-size", 20, "--quiet")
@@ -297,11 +304,11 @@ def test_a_classifier_is_trained_and_validated(classifier):
     run, out = classifier
     model, held = run.model(), data.load("digits").validation
     errors = int((model.predict(held.X) != held.y).sum())
-    said = re.search(r"epoch (\d) validates best: error ([\d.]+)% \[([\d.]+)%, ([\d.]+)%\] of 297 validation", out)
+    said = re.search(r"epoch (\d) of 6 validates best: error ([\d.]+)% \[([\d.]+)%, ([\d.]+)%\] of 297 validation", out)
     assert int(said[1]) == model.best_epoch_
     assert float(said[2]) == pytest.approx(100 * errors / 297, abs=0.005)
     assert float(said[3]) < float(said[2]) < float(said[4])
-    scores = [row["validation_score"] for row in run.metrics()]
+    scores = [row["validation_score"] for row in model.history_]
     assert len(scores) == 6
     assert max(scores) == scores[model.best_epoch_ - 1] == pytest.approx(1 - errors / 297)
     table = run.config().complete()
@@ -317,7 +324,7 @@ def test_a_classifier_without_validation_keeps_the_last_epoch(irbm_, tmp_path):
     outcome = irbm_("train", "digits", "--out", tmp_path / "run", "--n-iter", 2, "--no-validate", *CLASSIFY)
     assert outcome.status == 0
     assert "validates" not in outcome.out
-    assert "validation_score" not in Run(tmp_path / "run").metrics()[0]
+    assert "validation_score" not in (tmp_path / "run" / "metrics.csv").read_text()
     assert not Run(tmp_path / "run").config().complete()["validate"]
 
 
@@ -326,7 +333,7 @@ def test_a_density_model_can_be_validated(irbm_, tmp_path):
     assert outcome.status == 0
     model = Run(tmp_path / "run").model()
     score = model.pseudo_log_likelihood(data.load("digits").validation.X).mean()
-    assert f"epoch {model.best_epoch_} validates best: mean pseudo-log-likelihood {score:.3f}" in outcome.out
+    assert f"epoch {model.best_epoch_} of 2 validates best: mean pseudo-log-likelihood {score:.3f}" in outcome.out
 
 
 def test_a_run_out_of_patience_has_ended(irbm_, tmp_path):
@@ -394,6 +401,14 @@ def test_data_without_labels_cannot_be_classified(irbm_, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_numbers_that_are_no_labels_leave_nothing(irbm_, tmp_path):
+    np.savez(tmp_path / "own.npz", X=np.eye(30, dtype=int), y=np.linspace(0, 1, 30))
+    outcome = irbm_("train", tmp_path / "own.npz", "--out", tmp_path / "run", *CLASSIFY)
+    assert outcome.status == 2
+    assert said_why(outcome, "continuous")
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_classifier_run_can_be_sampled(irbm_, classifier, tmp_path):
     out = tmp_path / "samples.npy"
     assert irbm_("sample", classifier[0].path, "--out", out, "--n-samples", 3, "--n-steps", 2, "--seed", 4).status == 0
@@ -422,6 +437,16 @@ def test_a_process_ends_with_one_line_and_status_2():
     out, err = process.communicate(timeout=60)
     assert process.returncode == 2
     assert said_why(Outcome(2, out, err), "nonsense")
+
+
+def test_what_nobody_thought_of_is_one_line_too(irbm_, tmp_path, monkeypatch):
+    def fails(*_):
+        raise MemoryError("no room\nfor so many chains")
+
+    monkeypatch.setattr(Run, "train", fails)
+    outcome = irbm_("train", "digits", "--out", tmp_path / "run", "--quiet")
+    assert outcome.status == 1
+    assert said_why(outcome, "MemoryError: no room for so many chains", "--debug")
 
 
 def test_debug_shows_the_traceback(monkeypatch):
@@ -581,6 +606,14 @@ def test_an_exact_evaluation_is_strict_json_and_leaves_no_old_picture(irbm_, sha
     assert found["log_partition"]["ess"] is None
     assert found["log_likelihood"]["lower"] == found["log_likelihood"]["value"] == found["log_likelihood"]["upper"]
     assert not (shapeless / "evaluation.png").exists()
+
+
+def test_an_evaluation_that_cannot_be_written_is_printed(irbm_, shapeless, monkeypatch):
+    monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("read-only")))
+    outcome = irbm_("evaluate", shapeless)
+    assert outcome.status == 1
+    assert said_why(outcome, "cannot write", "evaluation.json", "read-only")
+    assert "mean ln p(v)" in outcome.out
 
 
 def test_evaluate_tells_a_classifiers_errors(irbm_, classifier, tmp_path, quick_annealing, verdict_is):
@@ -750,8 +783,20 @@ def test_demo_trains_and_reports(irbm_, tmp_path, quick_demo):
     assert (run.path / "report.html").is_file()
 
 
+def test_the_demo_says_what_its_likelihood_is_worth(monkeypatch):
+    model, digits = irbm.RBM.from_parameters(np.eye(3, 64), np.zeros(3), np.zeros(64)), data.load("digits")
+    mean = float(model.score_samples(digits.test.X).mean()) + model.log_partition().value
+    found = partition.LogPartition(50.0, 1.0, 48.0, 51.0, 3.0, False, "too few chains", "ais")
+    monkeypatch.setattr(model, "log_partition", lambda **_: found)
+    assert cli._likelihood_line(model, digits) == (
+        f"mean log-likelihood of 296 test examples: in [{mean - 51:.2f}, {mean - 48:.2f}] nats, "
+        "NOT reliable: too few chains"
+    )
+
+
 def test_demo_replaces_its_own_directory_and_no_other(irbm_, tmp_path, monkeypatch, quick_demo):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(irbm.report, "write_report", lambda run: run.path)
     for seed in (1, 2):
         assert irbm_("demo", "--n-iter", 1, "--seed", seed).status == 0
         assert Run(Path("runs/demo")).config().seed == seed

@@ -70,7 +70,10 @@ X4 = np.array([[0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1]])
 
 @pytest.mark.parametrize(
     "X",
-    [X4.astype(bool), X4.astype(np.uint8), X4.astype(np.float32), torch.tensor(X4), X4.tolist(), sparse.csr_matrix(X4)],
+    [
+        *(X4.astype(bool), X4.astype(np.uint8), X4.astype(np.float32), X4.tolist(), sparse.csr_matrix(X4)),
+        *(torch.tensor(X4), torch.tensor(X4).bfloat16()),
+    ],
 )
 def test_every_kind_of_input_means_the_same(X):
     expected = irbm_4().free_energy(X4.astype(float))

@@ -20,13 +20,7 @@ from machines import random_small
 rng = np.random.default_rng(0)
 X = (rng.random((40, 3)) < 0.5)[:, [0, 0, 0, 1, 1, 1, 2, 2]].astype(np.uint8)
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def build(**more):

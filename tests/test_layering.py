@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "bench": {"ops", "models", "training", "evaluation", "experiments", "plots", "files"},
     "runs": {"training", "estimators", "data", "files"},
     "assessment": {"runs", "models", "evaluation", "estimators", "data"},
-    "report": {"runs", "version", "models", "evaluation", "estimators", "data", "plots", "files"},
+    "report": {"runs", "version", "evaluation", "estimators", "data", "plots", "files"},
     "cli": {
         "runs",
         "models",

@@ -12,17 +12,12 @@ import torch
 from matplotlib._pylab_helpers import Gcf
 
 from irbm import data, plots, report
+from irbm.estimators import density
 from irbm.runs import Config, Run
 
 HOSTILE = "<img src=x onerror=alert(1)>&amp;'\".npy"
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -120,8 +115,8 @@ def test_the_page_needs_nothing_else(digits, page):
 def test_the_page_says_what_was_trained(digits, page):
     assert page.text["h1"] == ["Infinite RBM on digits"]
     assert any(data.load("digits").note in text for text in page.text["p"])
-    last = digits.metrics()[-1]
-    assert page.text["b"][:3] == [str(digits.model().n_components_), f"{last['effective_size']:.1f}", "2"]
+    model = digits.model()
+    assert page.text["b"][:3] == [str(model.n_components_), f"{model.effective_size_:.1f}", "2"]
     settings = dict(zip(page.text["dt"], page.text["dd"], strict=True))
     assert settings.keys() == digits.config().complete().keys()
     assert (settings["n_iter"], settings["max_components"], settings["persistent"]) == ("2", "none", "yes")
@@ -166,6 +161,16 @@ def test_data_without_image_shape_and_with_a_hostile_name(tmp_path, own_data):
     assert len(page.pictures()) == 2
 
 
+def test_the_figures_are_those_of_the_epoch_that_was_chosen(tmp_path, monkeypatch):
+    """A score that only falls as the machine grows."""
+    monkeypatch.setattr(density, "pseudo_log_likelihood", lambda machine, v: -machine.size.double().expand(len(v)))
+    run = trained(tmp_path, dataset="digits", validate=True)
+    model = run.model()
+    assert model.best_epoch_ == 1
+    assert model.n_components_ < model.history_[-1]["n_components"]
+    assert read(run).text["b"][:3] == [str(model.n_components_), f"{model.effective_size_:.1f}", "1"]
+
+
 def test_a_run_that_has_not_ended_has_no_report(tmp_path):
     run = Run(tmp_path)
     run.begin(Config.from_table({"dataset": "digits"}))
@@ -193,7 +198,7 @@ def test_a_classifiers_page_shows_its_errors(tmp_path, objective, monkeypatch):
         errors, n = int((model.predict(split.X) != split.y).sum()), len(split.X)
         assert cells[3 * row] == f"{errors / n:.2%}"
         assert cells[3 * row + 2] == f"{errors:,} of {n:,}"
-    assert f"Epoch {model.best_epoch_} was chosen" in " ".join(page.text["p"])
+    assert f"Epoch {model.best_epoch_} of 2 was chosen" in " ".join(page.text["p"])
     goal = "ln p(y | v) + 0.005 ln p(v, y)" if objective == "hybrid" else "maximising ln p(y | v)"
     assert goal in page.text["p"][0]
     assert len(page.pictures()) == 4 + 3 * len(samples)

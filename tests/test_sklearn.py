@@ -31,14 +31,7 @@ Y = np.array(["ash", "birch", "cedar"])[X[:, :3].argmax(1)]
 # scikit-learn casts labels to integers before it looks for NaN among them.
 CAST = "ignore:invalid value encountered in cast:RuntimeWarning:sklearn"
 
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """As fast for machines this small, and several times as fast where others use the cores too."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def build(cls, **more):
@@ -232,7 +225,7 @@ def test_partial_fit_learns_classes_it_has_not_seen_yet(cls):
     assert model.classes_.tolist() == ["ash", "birch", "cedar"]
     assert set(model.predict(X)) == {"ash"}
     for _ in range(20):
-        model.partial_fit(X[Y != "ash"], Y[Y != "ash"])
+        model.partial_fit(X[Y != "ash"], Y[Y != "ash"], classes=["cedar", "ash", "birch"])
     assert set(model.predict(X)) & {"birch", "cedar"}
 
 
@@ -417,6 +410,8 @@ def test_unseen_labels_are_refused(cls, monkeypatch):
             model.partial_fit(X, labels)
     with pytest.raises(ValueError, match=r"labels unseen before, such as .*cedar"):
         build(cls).partial_fit(X, Y, classes=["ash", "birch"])
+    with pytest.raises(ValueError, match=r"classes must be those of the first call, .*ash.*, got .*yew"):
+        model.partial_fit(X, Y, classes=["ash", "birch", "cedar", "yew"])
 
 
 @pytest.mark.parametrize("cls", CLASSIFIERS)

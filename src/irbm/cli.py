@@ -16,8 +16,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from irbm import data
+from irbm.assessment import LIKELIHOODS, assess, doubts, likelihood
 from irbm.data import sources
-from irbm.estimators.base import check_count, choose_device
+from irbm.estimators.base import check_count, check_seed, choose_device
 from irbm.evaluation.classification import error_rate
 from irbm.experiments.results import stamp, write_json
 from irbm.files import write_bytes
@@ -154,13 +155,17 @@ def train(
 
 
 def _reconcile(run: Run, asked: dict[str, Any]) -> None:
-    """What is asked for on a resume must be what the run was started with, but for the number of epochs."""
+    """What is asked for on a resume must be what the run was started with, but for more epochs."""
     saved = run.config().complete()
     for name, value in asked.items():
         if name != "n_iter" and saved.get(name, value) != value:
             raise ValueError(f"{name} is {saved[name]!r} in {run.config_file} and {value!r} was asked for")
-    if asked.get("n_iter", saved["n_iter"]) != saved["n_iter"]:
-        run.write_config(Config.from_table(saved | {"n_iter": asked["n_iter"]}))
+    wanted = Config.from_table(saved | asked)
+    if "n_iter" in asked and asked["n_iter"] != saved["n_iter"]:
+        _, epoch = run.position()
+        if asked["n_iter"] < epoch:
+            raise ValueError(f"n_iter must be at least {epoch}, the epochs {run.path} has had, got {asked['n_iter']}")
+        run.write_config(wanted)
 
 
 def _train(run: Run, examples: data.Dataset, quiet: bool) -> None:
@@ -181,18 +186,19 @@ def _train(run: Run, examples: data.Dataset, quiet: bool) -> None:
         command = shlex.join(["irbm", "train", config.dataset, "--out", str(run.path), "--resume"])
         _say(f"stopped at step {step} (epoch {epoch}); to go on: {command}")
         raise typer.Exit(INTERRUPTED)
-    last = run.metrics()[-1]
+    model = run.model()
+    own = model._report()
     _say(
-        f"{run.path}: {last['n_components']:.0f} hidden units (effective size {last['effective_size']:.1f}) "
-        f"after {last['epoch']:.0f} epochs, reconstruction error {last['reconstruction_error']:.4f}"
+        f"{run.path}: {own.n_components} hidden units (effective size {own.effective_size:.1f}) "
+        f"after {own.epoch} epochs, reconstruction error {own.reconstruction_error:.4f}"
     )
     if config.validates:
-        _say(_validation_line(run.model(), examples.validation))
+        _say(_validation_line(model, examples.validation))
 
 
 def _validation_line(model: Any, held: data.Split) -> str:
     """Which epoch the validation split chose, and how good it is."""
-    chosen = f"epoch {model.best_epoch_} validates best"
+    chosen = f"epoch {model.best_epoch_} of {len(model.history_)} validates best"
     if held.y is None or not hasattr(model, "predict"):
         return f"{chosen}: mean pseudo-log-likelihood {model.history_[model.best_epoch_ - 1]['validation_score']:.3f}"
     return f"{chosen}: error {error_rate(held.y, model.predict(held.X))} of {len(held.X):,} validation examples"
@@ -229,8 +235,7 @@ def evaluate(
 ) -> None:
     """Judge a trained machine: likelihood with its bracket and a verdict, sizes, errors of a classifier.
 
-    Writes RUN/evaluation.json and RUN/evaluation.png. Exit status 3: one of the likelihoods printed is not reliable,
-    and the reason is printed too.
+    Writes RUN/evaluation.json and RUN/evaluation.png. Exit status 3: a likelihood is not reliable, and why is printed.
 
     Examples: irbm evaluate runs/digits
 
@@ -238,22 +243,21 @@ def evaluate(
     """
     if part not in ("train", "validation", "test"):
         raise ValueError(f"data must be train, validation or test, got {part!r}")
-    if seed < 0 or permutations < 0:
-        raise ValueError(f"seed and permutations must be >= 0, got {seed} and {permutations}")
+    check_seed(seed)
+    if permutations < 0:
+        raise ValueError(f"permutations must be >= 0, got {permutations}")
     if budget is not None:
         check_count("budget", budget)
     if not 0 < tol < math.inf:
         raise ValueError(f"tol must be a finite number > 0, got {tol}")
-    from irbm.assessment import assess, doubts
-
     place = Run(run)
     with console.status("evaluating") as status:
         found = assess(
             place, part, seed=seed, tol=tol, budget=budget, n_permutations=permutations,
             progress=lambda what: status.update(f"evaluating: {what}"),
         )  # fmt: skip
+    console.print(_table(found))  # first: it took long, and the folder may not be writable
     write_json(place.evaluation_file, {**found, "seed": seed, **stamp(place.model().machine_.weights.device)})
-    console.print(_table(found))
     if found["log_partition"]["trials"]:
         write_bytes(run / "evaluation.png", _annealing_png(found["log_partition"]))
     else:  # nothing was annealed: a picture of an earlier evaluation would not belong to this one
@@ -276,8 +280,6 @@ def _table(found: dict[str, Any]) -> Table:
     table = Table(
         "", "", "bracket", "reliable", title=f"{found['data']['examples']:,} {found['data']['split']} examples"
     )
-    from irbm.assessment import LIKELIHOODS
-
     for key, name in LIKELIHOODS.items():
         if key in found:
             own = found[key]
@@ -319,8 +321,7 @@ def sample(
         raise ValueError(f"{out} exists already: --force overwrites it")
     check_count("n_samples", n_samples)
     check_count("n_steps", n_steps)
-    if seed < 0:
-        raise ValueError(f"seed must be a whole number >= 0, got {seed}")
+    check_seed(seed)
     shape = _image_shape(Run(run)) if out.suffix == ".png" else None
     from irbm.report import run_chains  # matplotlib is slow to import
 
@@ -364,6 +365,8 @@ def data_command(
     Examples: irbm data
 
     irbm data mnist
+
+    irbm data shop.csv --binarize 0.5
     """
     if name is None:
         for known in data.KNOWN:
@@ -419,8 +422,7 @@ def bench(
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("device is cuda, but torch sees no GPU here: use --device cpu")
     check_count("repetitions", repetitions)
-    if seed < 0:
-        raise ValueError(f"seed must be a whole number >= 0, got {seed}")
+    check_seed(seed)
     if json_file is not None and json_file.exists() and not force:
         raise ValueError(f"{json_file} exists already: --force overwrites it")
     with console.status("") as status:
@@ -532,21 +534,23 @@ def demo(
 
 def _likelihood_line(model: Any, examples: data.Dataset) -> str:
     """The mean log-likelihood of the test set, with the bracket of ln Z and the verdict on it."""
-    log_z = model.log_partition(data=examples.train.X, budget=DEMO_BUDGET)
-    mean = float(-model.free_energy(examples.test.X).mean())
-    low, high = mean - log_z.upper, mean - log_z.lower
-    verdict = "reliable" if log_z.reliable else f"NOT reliable: {log_z.reason}"
-    return f"mean log-likelihood of {len(examples.test.X)} test examples: in [{low:.2f}, {high:.2f}] nats, {verdict}"
+    X = examples.test.X
+    own = likelihood(model, X, model.log_partition(data=examples.train.X, budget=DEMO_BUDGET))
+    verdict = "reliable" if own["reliable"] else f"NOT reliable: {own['reason']}"
+    return f"mean log-likelihood of {len(X)} test examples: in [{own['lower']:.2f}, {own['upper']:.2f}] nats, {verdict}"
 
 
 def main() -> None:
     """Run a command; a failure is one line on standard error and a non-zero status."""
     try:
         app()
-    except (ValueError, OSError, ImportError, DivergenceError) as error:
+    except Exception as error:
         if "--debug" in sys.argv:
             raise
-        Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {escape(str(error))}")
+        said = " ".join(str(error).splitlines())
+        if not isinstance(error, ValueError | OSError | ImportError | DivergenceError):
+            said = f"{type(error).__name__}: {said} (irbm --debug ... shows where)"
+        Console(stderr=True, soft_wrap=True).print(f"[red]error:[/red] {escape(said)}")
         sys.exit(2 if isinstance(error, ValueError) else 1)
 
 

@@ -30,6 +30,8 @@ def write_bytes(path: str | Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)
+    except OSError as error:
+        raise type(error)(f"cannot write {path} ({error.strerror or error})") from error  # nobody knows of a draft
     finally:
         draft.unlink(missing_ok=True)
 

@@ -134,10 +134,7 @@ def curves(rows: Sequence[Mapping[str, float]]) -> Figure:
     _label(left, "Size", "epoch", "hidden units")
     _label(right, "Reconstruction error", "epoch", "mean |v - p(v | h)| a pixel")
     for axes in (left, right):
-        axes.set_ylim(bottom=0)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.grid(axis="y", color=GAP, linewidth=0.6, alpha=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
+        _plain_axes(axes)
     return figure
 
 
@@ -162,12 +159,11 @@ def _shade(number: int, count: int) -> Any:
     return colormaps["viridis"](0.9 * number / max(count - 1, 1))
 
 
-def _plain_axes(axes: Axes, *, whole: bool = True, zero: bool = True) -> None:
+def _plain_axes(axes: Axes, *, zero: bool = True) -> None:
     """A faint grid and two spines; whole numbers along x, and y from 0."""
     if zero:
         axes.set_ylim(bottom=0)
-    if whole:
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(axis="y", color=GAP, linewidth=0.6, alpha=0.6)
     axes.spines[["top", "right"]].set_visible(False)
 

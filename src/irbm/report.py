@@ -68,15 +68,15 @@ footer { margin-top: 3rem; padding-top: 1rem; border-top: 1px solid #dfe3e8; }
 
 def write_report(run: Run) -> Path:
     """Write RUN/report.html, one self-contained page, and say where it is."""
-    config, model, rows = run.config(), run.model(), run.metrics()
+    config, model = run.config(), run.model()
     examples = config.load_data()
     title = f"{NAMES[config.task][config.model]} on {examples.name}"
     sections = [
-        _heading(title, config, examples, rows[-1]),
+        _heading(title, config, examples, model),
         _classification(model, examples) if config.classifies else "",
         _evaluation(run.path / "evaluation.json"),
         _settings(config),
-        _curves(rows),
+        _curves(model.history_),
         *_pictures(model, examples, config),
         _depth(model, examples, config.model),
         _versions(model),
@@ -112,20 +112,23 @@ def run_chains(model: Any, start: int | NDArray[np.uint8], n_steps: int, seed: i
 # -- sections -----------------------------------------------------------------------------------------------
 
 
-def _heading(title: str, config: Config, examples: Dataset, last: dict[str, float]) -> str:
-    table = config.complete()
+def _heading(title: str, config: Config, examples: Dataset, model: Any) -> str:
+    """What was trained, and how; figures of the pass that the model comes from."""
+    table, own = config.complete(), model._report()
     trained = "maximising ln p(y | v)" if _is_discriminative(table) else f"{_chains(table)}{_goal(table)}"
     regroup = table.get("regroup")
     permuted = "" if regroup is None else f", random permutation of the hidden units ({regroup})"
+    passes = len(model.history_)
+    chosen = f" Epoch {own.epoch} of {passes} was chosen on the validation split." if model._best_epoch else ""
     figures = [
-        (f"{last['n_components']:.0f}", "hidden units, l"),
-        (f"{last['effective_size']:.1f}", "effective size, N_h"),
-        (f"{last['epoch']:.0f}", f"epochs, {last['step']:.0f} steps"),
-        (f"{last['reconstruction_error']:.3f}", "reconstruction error"),
+        (f"{own.n_components}", "hidden units, l"),
+        (f"{own.effective_size:.1f}", "effective size, N_h"),
+        (f"{own.epoch}", f"epochs, {own.step} steps"),
+        (f"{own.reconstruction_error:.3f}", "reconstruction error"),
     ]
     cells = "".join(f"<div><b>{escape(value)}</b><span>{escape(what)}</span></div>" for value, what in figures)
     return f"""<h1>{escape(title)}</h1>
-{_paragraph(f"Trained by {trained} with {table['optimizer']} at rate {table['learning_rate']:g}{permuted}.")}
+{_paragraph(f"Trained by {trained} with {table['optimizer']} at rate {table['learning_rate']:g}{permuted}.{chosen}")}
 {_paragraph(f"Data: {examples.note}.", "note")}
 <div class="figures">{cells}</div>"""
 
@@ -144,7 +147,6 @@ def _goal(table: dict[str, Any]) -> str:
 
 def _classification(model: Any, examples: Dataset) -> str:
     """Errors with their intervals, and what is taken for what."""
-    chosen = "" if not model._best_epoch else f" Epoch {model.best_epoch_} was chosen on the validation split."
     rates = {name: error_rate(y, model.predict(X)) for name, X, y in _labelled(examples)}
     rows = "".join(
         f"<tr><th>{name}</th><td>{rate.rate:.2%}</td><td>{rate.lower:.2%} to {rate.upper:.2%}</td>"
@@ -156,7 +158,7 @@ def _classification(model: Any, examples: Dataset) -> str:
     counts, names = confusion_matrix(y, model.predict(X))
     shown = _class_names(examples, names)
     caption = "Test examples by true and predicted label. Colour: the share of a row's examples; the diagonal is grey."
-    text = _paragraph(f"The share of examples whose most probable label is wrong.{chosen}")
+    text = _paragraph("The share of examples whose most probable label is wrong.")
     return _section(
         "Classification",
         f"{text}<table>{head}{rows}</table>" + _figure(plots.confusion(counts, shown), caption, "filters"),
@@ -210,7 +212,7 @@ def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from _flat(inner, f"{name}, {key}".removeprefix(", ").replace("_", " "))
 
 
-def _curves(rows: list[dict[str, float]]) -> str:
+def _curves(rows: list[dict[str, Any]]) -> str:
     return _section("Training", _figure(plots.curves(rows), "Sizes and reconstruction error by epoch"))
 
 

@@ -22,9 +22,11 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from sklearn.utils.multiclass import check_classification_targets
+
 from irbm import data
 from irbm.estimators import RBM, InfiniteRBM, InfiniteRBMClassifier, OrderedRBM, RBMClassifier
-from irbm.estimators.base import check_count
+from irbm.estimators.base import check_count, check_seed
 from irbm.estimators.fitting import Trainable
 from irbm.files import write_bytes
 from irbm.training import Callback, Checkpointer, EarlyStopping, Report, Trainer, checkpoint
@@ -84,6 +86,8 @@ class Config:
         examples = data.load(self.dataset, seed=self.seed, binarize=self.binarize)
         if self.classifies and any(s.y is None for s in (examples.train, examples.validation, examples.test)):
             raise ValueError(f"{examples.name} has no labels: task 'classify' needs y beside X; 'density' does not")
+        if self.classifies:
+            check_classification_targets(examples.train.y)
         return examples
 
     def complete(self) -> dict[str, Any]:
@@ -98,8 +102,7 @@ class Config:
         own = {n: v for n, v in table.items() if n in names}
         if not isinstance(own.get("dataset"), str):
             raise ValueError("dataset must be given: the name of a data set or the path of a file")
-        if type(own.get("seed", 0)) is not int or own.get("seed", 0) < 0:
-            raise ValueError(f"seed must be a whole number >= 0, got {own['seed']!r}")
+        check_seed(own.get("seed", 0))
         return cls(**own, settings={n: v for n, v in table.items() if n not in names})
 
 
@@ -149,10 +152,14 @@ class Run:
     def metrics_file(self) -> Path:
         return self.path / "metrics.csv"
 
+    @property
+    def _verdicts(self) -> list[Path]:
+        """What other commands wrote of the model: another model makes them untrue."""
+        return [self.evaluation_file, self.path / "evaluation.png", self.path / "report.html"]
+
     def files(self) -> list[Path]:
         """Everything in the directory that a run would write."""
-        own = [self.config_file, self.checkpoint_file, self.model_file, self.metrics_file]
-        own += [self.evaluation_file, *(self.path / name for name in ("report.html", "evaluation.png"))]
+        own = [self.config_file, self.checkpoint_file, self.model_file, self.metrics_file, *self._verdicts]
         return [file for file in [*own, *self.path.glob("events.out.tfevents.*"), *self._drafts()] if file.exists()]
 
     def _drafts(self) -> list[Path]:
@@ -173,11 +180,6 @@ class Run:
         if not self.model_file.is_file():
             raise FileNotFoundError(f"{self.path} has not ended training: irbm train --resume ends it")
         return MODELS[config.task][config.model].load(self.model_file)
-
-    def metrics(self) -> list[dict[str, float]]:
-        """The rows of metrics.csv."""
-        with open(self.metrics_file, newline="") as file:
-            return [{n: float(v) for n, v in row.items() if v} for row in csv.DictReader(file)]
 
     def position(self) -> tuple[int, int]:
         """The step and the epoch that training has reached."""
@@ -229,6 +231,8 @@ class Run:
         self.write_metrics(model.training_state_.history)
         if stopper.asked and model.training_state_.epoch < model.n_iter:
             return False
+        for old in self._verdicts:
+            old.unlink(missing_ok=True)
         model.save(self.model_file)
         return True
 
@@ -252,7 +256,7 @@ class Metrics(Callback):
 
 
 class _Stopper(Callback):
-    """Stops the trainer after the step in which a signal came."""
+    """Stops the trainer after the step in which a signal came; a second Ctrl-C does not wait for its end."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -264,6 +268,8 @@ class _Stopper(Callback):
             trainer.stop()
 
     def handle(self, signum: int, frame: FrameType | None) -> None:
+        if self.asked and signum == signal.SIGINT:
+            raise KeyboardInterrupt
         self.asked = True
         if self._trainer is not None:
             self._trainer.stop()

@@ -489,6 +489,14 @@ def test_another_size_is_refused(saved_runs):
         irbm.RBM(7, **more).fit(X.numpy(), resume_from=folder / "fixed")
 
 
+def test_a_run_that_would_go_on_with_other_random_numbers_says_so(saved_runs, monkeypatch):
+    """As on another device, or without numba."""
+    folder, more = saved_runs
+    monkeypatch.setattr(checkpoint, "stream", lambda *_: "dice")
+    with pytest.warns(UserWarning, match="drawn by .*Stream on cpu, here by str on cpu"):
+        irbm.InfiniteRBM(**more).fit(X.numpy(), resume_from=folder / "infinite")
+
+
 def test_other_data_is_refused(saved_runs):
     folder, more = saved_runs
     with pytest.raises(ValueError, match="70"):

@@ -207,6 +207,14 @@ def test_a_pruned_estimator_goes_on_training():
     assert model.n_components_ >= size
 
 
+def test_a_pruned_machine_is_averaged_over_orders_of_what_is_left():
+    how = {"n_iter": 4, "batch_size": 10, "gibbs_steps": 1, "random_state": 0, "device": "cpu"}
+    model = irbm.InfiniteRBM(regroup=1.0, **how).fit(X.numpy())
+    model.machine_.weights[1].zero_()
+    assert model.prune().history_[-1]["regrouped"] > model.n_components_
+    assert np.isfinite(model.averaged_likelihood(X.numpy(), 2).value)
+
+
 # -- as a classic RBM ---------------------------------------------------------------------------------------
 
 

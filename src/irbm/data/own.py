@@ -104,7 +104,7 @@ def _refuse(X: NDArray[Any], wrong: NDArray[np.bool_], rule: str, cure: str) -> 
 
 def _labels(y: NDArray[Any], what: str) -> NDArray[Any]:
     if y.dtype.kind not in "biufUS":
-        raise ValueError(f"{what} must hold plain numbers or strings, got dtype {y.dtype}")
+        raise ValueError(f"{what} must hold plain numbers or strings, got dtype {y.dtype}; save numbers, or use .npz")
     if y.ndim == 2 and 1 in y.shape:  # MATLAB knows no vectors
         y = y.ravel()
     if y.ndim != 1:

@@ -302,8 +302,8 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """X as a binary array or CSR matrix; ValueError where it is anything else."""
         if self.binarize is not None and not (isinstance(self.binarize, numbers.Real) and math.isfinite(self.binarize)):
             raise ValueError(f"binarize must be None or a finite number, got {self.binarize!r}")
-        if isinstance(X, Tensor):
-            X = X.detach().cpu().numpy()
+        if isinstance(X, Tensor):  # of which NumPy has every type but one
+            X = X.detach().to("cpu", torch.float32 if X.dtype == torch.bfloat16 else X.dtype).numpy()
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
         if self.binarize is None:
             _check_binary(X)
@@ -417,6 +417,12 @@ def choose_device(name: str | None) -> torch.device:
 def check_count(name: str, value: Any) -> None:
     if not isinstance(value, numbers.Integral) or isinstance(value, bool) or value < 1:
         raise ValueError(f"{name} must be a whole number >= 1, got {value!r}")
+
+
+def check_seed(value: Any) -> None:
+    """A seed as scikit-learn takes it."""
+    if type(value) is not int or not 0 <= value < 2**32:
+        raise ValueError(f"seed must be a whole number from 0 to 2^32 - 1, got {value!r}")
 
 
 def _check_binary(X: Any) -> None:

@@ -74,13 +74,15 @@ class _Classifier(ClassifierMixin, Trainable):
             raise ValueError(f"validation must be a pair (X, y), got {type(pair).__name__}")
         X, y = self._checked_pair(*pair, reset=False)
         examples, known = torch.from_numpy(self._binary(X)), torch.from_numpy(np.isin(y, names))
+        if not known.any():
+            raise ValueError(f"validation must hold labels of training, {names!s:.200}, got none of them but {y[0]!r}")
         codes = torch.from_numpy(np.searchsorted(names, y).clip(max=len(names) - 1))
 
         def score(machine: Machine) -> tuple[float, float]:
             log_p_BC = torch.cat([machine.log_prob_y(v_BD).cpu() for v_BD in batches(examples, machine)])
             own_B = log_p_BC.gather(1, codes[:, None])[:, 0][known]
             met = (log_p_BC.argmax(1) == codes) & known
-            return float(met.double().mean()), float(own_B.mean()) if len(own_B) else 0.0
+            return float(met.double().mean()), float(own_B.mean())
 
         return score
 
@@ -96,6 +98,8 @@ class _Classifier(ClassifierMixin, Trainable):
             if not len(names) or (names.dtype.kind == "f" and not np.isfinite(names).all()):
                 raise ValueError(f"classes must be one label or more, and no number that is not finite, got {classes}")
             self.classes_ = names
+        elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), np.sort(self.classes_)):
+            raise ValueError(f"classes must be those of the first call, {self.classes_}, or left out, got {classes}")
         return self._continue(X, self._codes(y), len(self.classes_))
 
     def _checked_pair(self, X: Any, y: Any, *, reset: bool) -> tuple[Any, NDArray[Any]]:
@@ -233,21 +237,19 @@ class _Classifier(ClassifierMixin, Trainable):
         return self
 
     def _extra_metadata(self) -> dict[str, Any]:
-        if self.classes_.dtype.kind not in "biufU":
-            raise ValueError(f"only numbers and strings can be saved as classes, got dtype {self.classes_.dtype}")
-        own = {"classes": self.classes_.tolist(), "classes_dtype": self.classes_.dtype.str}
-        return super()._extra_metadata() | own
+        strings = all(isinstance(name, str) for name in self.classes_)  # as objects, where they come from pandas
+        names = self.classes_.astype(str) if strings else self.classes_
+        if names.dtype.kind not in "biufU":
+            raise ValueError(f"only numbers and strings can be saved as classes, got dtype {names.dtype}")
+        return super()._extra_metadata() | {"classes": names.tolist(), "classes_dtype": names.dtype.str}
 
     def _restore_metadata(self, about: dict[str, Any]) -> Self:
         classes, dtype = about.get("classes"), about.get("classes_dtype")
-        if (
-            not isinstance(classes, list)
-            or not isinstance(dtype, str)
-            or not re.fullmatch(r"[<>|][biufU]\d{1,3}", dtype)
-        ):
+        if not isinstance(classes, list) or not isinstance(dtype, str) or not re.fullmatch(r"[<>|][biufU]\d+", dtype):
             raise ValueError(f"the class labels {classes!r:.80} of dtype {dtype!r:.20} are no labels")
         try:
-            return super()._restore_metadata(about)._with_classes(np.array(classes, dtype=dtype))
+            # Strings take the room that they need, whatever the file says.
+            return super()._restore_metadata(about)._with_classes(np.array(classes, str if "U" in dtype else dtype))
         except TypeError as error:
             raise ValueError(f"the class labels {classes!r:.80} do not fit dtype {dtype!r:.20}: {error}") from None
 

@@ -140,8 +140,7 @@ class Trainable(Boltzmann):
     def _saved_state(
         self, path: str | Path, shape: tuple[int, int], n_classes: int, settings: Settings
     ) -> TrainingState:
-        state, saved = checkpoint.load(path, choose_device(self.device))
-        checkpoint.check_same(saved, settings)
+        state = checkpoint.resume(path, settings, choose_device(self.device))
         machine = state.machine
         found = {
             "depth": machine.depth,
@@ -272,6 +271,10 @@ class Growing(Penalised):
 
     def _depth(self) -> Depth:
         return Infinite(self.beta, self.penalty)  # type: ignore[arg-type]
+
+    def _regrouped(self) -> int:
+        """How many units were put in random order in the pass of the machine; `prune` may have left fewer."""
+        return min(self._report().regrouped, self.n_components_)
 
 
 def batches(examples: Tensor, machine: Machine) -> Iterator[Tensor]:

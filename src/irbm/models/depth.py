@@ -64,6 +64,7 @@ class _Penalised(Depth):
         if self.penalty not in get_args(Penalty):
             raise ValueError(f"penalty must be one of {get_args(Penalty)}, got {self.penalty!r}")
         self._check_beta()
+        object.__setattr__(self, "beta", float(self.beta))  # files hold no number of NumPy's
 
     @property
     def sloped(self) -> bool:

@@ -323,15 +323,13 @@ class Machine:
         v_BD: Tensor,
         y_B: Tensor | None = None,
         z_B: Tensor | None = None,
-        *,
-        posterior: Posterior | None = None,
     ) -> Gradients:
         """The mean over the batch of dF/dtheta, in closed form. Eqs. 39-46 with their signs mended.
 
         The expectation over z is exact, or taken at one sampled z for each example where ``z_B`` is given
         (Algorithm 1). For a machine with labels and no ``y_B`` it is the gradient of F(v), labels summed out.
         """
-        posterior = posterior or self.posterior(v_BD, y_B)
+        posterior = self.posterior(v_BD, y_B)
         a = posterior.activations
         reach = ops.within(self.rank, z_B) if z_B is not None else self.reach(posterior)
         reach = reach.to(a.dtype) * self.trained

@@ -1,9 +1,11 @@
 """A run on disk, whole: parameters, order, optimiser, chains, counters, history. Written atomically.
 
-Random streams are keyed by (seed, purpose, step), so the seed and the counters are every stream's state.
+Random streams are keyed by (seed, purpose, step), so the seed and the counters are every stream's state; what kind of
+stream they are, which device and installation decide, is recorded beside.
 """
 
 import time
+import warnings
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ import torch
 from torch import Tensor
 
 from irbm.files import read_tensors, write_tensors
+from irbm.models import Machine
 from irbm.models.build import describe, restore
+from irbm.ops.noise import stream
 from irbm.training.callbacks import Best, Callback
 from irbm.training.chains import Chains
 from irbm.training.optim import ROWS, OptimizerState
@@ -36,6 +40,7 @@ def save(path: str | Path, state: TrainingState, settings: Settings) -> None:
     about |= {
         "machine": describe(state.machine),
         "settings": asdict(settings),
+        "draws": _draws(state.machine),
         "counters": {name: getattr(state, name) for name in COUNTERS},
         "history": [asdict(report) for report in state.history],
     }
@@ -44,6 +49,31 @@ def save(path: str | Path, state: TrainingState, settings: Settings) -> None:
 
 def load(path: str | Path, device: torch.device | str = "cpu") -> tuple[TrainingState, Settings]:
     """The state that ``save`` wrote, and the settings it was trained with; ValueError for an unsound file."""
+    return _load(path, device)[:2]
+
+
+def resume(path: str | Path, wanted: Settings, device: torch.device | str = "cpu") -> TrainingState:
+    """The state to go on from under the settings it was trained with. Warns where other random numbers will come."""
+    state, saved, draws = _load(path, device)
+    check_same(saved, wanted)
+    here = _draws(state.machine)
+    if draws != here:
+        warnings.warn(
+            f"{path} was written where random numbers were drawn by {draws!s:.80}, here by {here}: training goes on, "
+            "but not to the same parameters; for these use the same device, with numba installed as it was there",
+            UserWarning,
+            stacklevel=2,
+        )
+    return state
+
+
+def _draws(machine: Machine) -> str:
+    """What draws the random numbers of its training here."""
+    device = machine.weights.device
+    return f"{type(stream(device, machine.weights.dtype)).__name__} on {device.type}"
+
+
+def _load(path: str | Path, device: torch.device | str) -> tuple[TrainingState, Settings, Any]:
     tensors, about = read_tensors(path, "checkpoint")
     try:
         settings = Settings(**about["settings"])
@@ -63,7 +93,7 @@ def load(path: str | Path, device: torch.device | str = "cpu") -> tuple[Training
         raise ValueError(f"{path} is not a sound checkpoint: {error!r}") from None
     except ValueError as error:
         raise ValueError(f"{path} is not a sound checkpoint: {error}") from None
-    return state, settings
+    return state, settings, about.get("draws", _draws(machine))  # earlier files do not say
 
 
 def _part(tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:

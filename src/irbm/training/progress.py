@@ -37,6 +37,7 @@ class ProgressBar(Callback):
         done = trainer.state.epoch + trainer.state.batch / trainer.n_batches
         if self._task is None:
             self._task = self._progress.add_task("", total=trainer.n_iter, completed=int(done), figures="")
+            self._last = (trainer.state.step, self._last[1])  # steps before a resume took no time here
         step, then = self._last
         now = time.perf_counter()
         speed = (trainer.state.step - step) / (now - then)
