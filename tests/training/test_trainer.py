@@ -67,6 +67,12 @@ def assert_same_state(a, b):
 # -- reports ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("shape", [(0, 8), (8,), (3, 5)])
+def test_examples_of_another_shape_are_refused(shape):
+    with pytest.raises(ValueError, match=r"X must have the shape \(n, 8\) with n >= 1, got"):
+        Trainer(fresh(QUICK), torch.zeros(shape), settings=QUICK)
+
+
 def test_iterating_yields_one_report_an_epoch():
     state = fresh(QUICK)
     reports = list(trainer := Trainer(state, X, settings=QUICK))

@@ -172,7 +172,9 @@ class Trainer:
         callbacks: Sequence[Callback] = (),
         n_iter: int | None = None,
     ) -> None:
-        device = state.machine.weights.device
+        device, n_visible = state.machine.weights.device, state.machine.n_visible
+        if X.dim() != 2 or len(X) == 0 or X.shape[1] != n_visible:
+            raise ValueError(f"X must have the shape (n, {n_visible}) with n >= 1, got {tuple(X.shape)}")
         self.state = state
         self.settings = settings
         self.n_iter = settings.n_iter if n_iter is None else n_iter
