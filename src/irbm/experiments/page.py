@@ -52,19 +52,19 @@ SEEN: dict[str, dict[str, str]] = {
         )
     },
     "fig9": {
-        "2026-11-15T15:29:20+00:00": (
-            "Seen: on MNIST most samples pass for digits, of all ten kinds, and perhaps one in five is a fragment; on "
-            "CalTech about half are silhouettes (faces, animals, vehicles), the others fragments, and behind many of "
-            "them a grey haze is left of the spray. Drawn with the machines that an earlier table 1 had kept, trained "
-            "on a GPU, on MNIST for 400 epochs; the row with less L1 was not among them. RP's machine with 100 chains "
-            'drew little but "1"s.'
+        "2026-11-15T16:17:04+00:00": (
+            "Seen: on MNIST nearly all samples pass for digits, of all ten kinds, a few are fragments and one is "
+            "empty; on CalTech about half are silhouettes (faces, animals, vehicles), the others fragments, and "
+            "behind many of them a grey haze is left of the spray. The machines are those that table 1 chose on the "
+            "GPU."
         )
     },
     "fig10": {
-        "2026-11-15T13:27:14+00:00": (
-            "Seen: as in the paper, nearly all test examples end above M_T and close together: on MNIST within some "
-            "fifty units, on CalTech four in five at one and the same z. Where the paper has all of them above M_T, a "
-            "small peak lies right at it here."
+        "2026-11-15T16:13:24+00:00": (
+            "Seen: as in the paper, nearly all test examples end above M_T and close together, on MNIST within a "
+            "hundred units of 1522, on CalTech four in five at one and the same z. What differs: on MNIST four in "
+            "ten lie just above M_T itself, and on CalTech one in ten. The machines are those that table 1 chose on "
+            "the GPU."
         )
     },
     "fig11": {
@@ -86,18 +86,18 @@ SEEN: dict[str, dict[str, str]] = {
             "three; both stay below RP. On MNIST the paper's recipe validates best at epoch 600, with a likelihood "
             "some two nats below the paper's and half as many units again; 1000 chains halve the size and cost "
             "nothing. What is missing is L1's doing ([why](decisions/010-reproduction.md)): with a tenth of its "
-            "weight the bracket holds the paper's value, at nearly the paper's size. RP and ordinary training cannot "
-            "be told apart there: the ordinary machine's bracket is two nats wide. The greedy units of FW-iRBM are "
-            "far from what is cited for them on MNIST."
+            "weight the bracket holds the paper's value, at nearly the paper's size. RP and ordinary training "
+            "cannot be told apart there: the ordinary machine's bracket is two nats wide. The greedy units of "
+            "FW-iRBM are far from what is cited for them on MNIST."
         )
     },
     "table2": {
         "2026-11-15T15:01:32+00:00": (
             "Seen: on CalTech RP is better than ordinary training in both objectives, and wide machines come to the "
-            "paper's figure, with shifted images below it. On MNIST every model errs more here than in the paper, the"
-            " ClassRBMs cited from others too, by 0.6 to 1.0 percent ([more](classification.md)); RP is better than "
-            "ordinary training with the discriminative objective, and not with the hybrid one. Greedy units make poor"
-            " features on MNIST."
+            "paper's figure, with shifted images below it. On MNIST every model errs more here than in the paper, "
+            "the ClassRBMs cited from others too, by 0.6 to 1.0 percent ([more](classification.md)); RP is better "
+            "than ordinary training with the discriminative objective, and not with the hybrid one. Greedy units "
+            "make poor features on MNIST."
         )
     },
 }

@@ -183,10 +183,10 @@ def _verdict(result: dict[str, Any], dataset: str) -> str:
 
 
 def highlights(result: dict[str, Any]) -> list[str]:
-    """Rows for the README: | what | the paper | here | verdict |."""
+    """Rows for the README, of the models with RP: | what | the paper | here | verdict |."""
     lines = []
     for r in rows(result):
-        if r["dataset"] in PAPER:
+        if r["dataset"] in PAPER and " RP " in r["model"]:
             _, _, seeds, _, size, _, mean, between, _, theirs, _ = _cells(r)
             what = f"{TITLES[r['dataset']]}, {r['model']}: test error, % (N_h)"
             lines.append(f"| {what} | {theirs} | {mean} {between} ({size}) | {seeds} seeds |")
