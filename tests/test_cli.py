@@ -29,6 +29,7 @@ from irbm import cli, data
 from irbm.data import sources
 from irbm.evaluation import ais, estimate, modes, partition
 from irbm.runs import Run, interruptible
+from irbm.training import checkpoint
 
 SOURCE = Path(__file__).parent.parent / "src"
 COMMANDS = ("train", "evaluate", "report", "sample", "data", "bench", "reproduce", "demo")
@@ -243,6 +244,19 @@ def test_flags_win_over_the_configuration(irbm_, tmp_path):
     assert irbm_("train", "digits", "--config", config, "--out", tmp_path / "run", "--quiet", *flags).status == 0
     table = Run(tmp_path / "run").config().complete()
     assert (table["n_iter"], table["max_norm"], table["learning_rate"], table["regroup"]) == (1, None, 0.1, None)
+
+
+def test_a_resumed_run_ends_no_earlier_than_the_epoch_it_was_stopped_in(irbm_, trained, tmp_path):
+    run = Run(shutil.copytree(trained, tmp_path / "run"))
+    state, settings = checkpoint.load(run.checkpoint_file)
+    assert run.epochs_begun() == state.epoch == 2
+    state.batch = 3
+    checkpoint.save(run.checkpoint_file, state, settings)
+    run.write_config(replace(run.config(), settings={**run.config().settings, "n_iter": 9}))
+    assert run.epochs_begun() == 3
+    outcome = irbm_("train", "digits", "--out", run.path, "--resume", "--n-iter", 2)
+    assert outcome.status == 2
+    assert said_why(outcome, "n_iter", "3", "2")
 
 
 @pytest.mark.parametrize("text", ["n_iter = ", "n_epochs = 3"])

@@ -162,9 +162,9 @@ def _reconcile(run: Run, asked: dict[str, Any]) -> None:
             raise ValueError(f"{name} is {saved[name]!r} in {run.config_file} and {value!r} was asked for")
     wanted = Config.from_table(saved | asked)
     if "n_iter" in asked and asked["n_iter"] != saved["n_iter"]:
-        _, epoch = run.position()
-        if asked["n_iter"] < epoch:
-            raise ValueError(f"n_iter must be at least {epoch}, the epochs {run.path} has had, got {asked['n_iter']}")
+        least = run.epochs_begun()
+        if asked["n_iter"] < least:
+            raise ValueError(f"n_iter must be at least {least}, the epochs {run.path} has begun, got {asked['n_iter']}")
         run.write_config(wanted)
 
 

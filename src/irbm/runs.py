@@ -188,6 +188,13 @@ class Run:
         state, _ = checkpoint.load(self.checkpoint_file)
         return state.step, state.epoch
 
+    def epochs_begun(self) -> int:
+        """The passes over the data that training has begun, the one it was stopped in among them."""
+        if not self.checkpoint_file.is_file():
+            return 0
+        state, _ = checkpoint.load(self.checkpoint_file)
+        return state.epoch + (state.batch > 0)
+
     def begin(self, config: Config) -> None:
         """A fresh run: whatever an old one left is removed."""
         self.path.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from brute import enumerate_all, visible_states
-from irbm import InfiniteRBM
 from irbm.evaluation.diagnostics import order_invariance
 from machines import as_machine, random_small
 
@@ -25,14 +24,3 @@ def test_units_that_are_not_there_have_no_order(m):
     small = random_small(np.random.default_rng(3), depth="infinite", n_visible=3, n_hidden=4)
     with pytest.raises(ValueError, match=rf"must be in 1\.\.4, got {m}"):
         order_invariance(as_machine(small), torch.zeros(2, 3), m)
-
-
-def test_a_pruned_machine_has_no_more_units_without_order_than_units():
-    X = (np.random.default_rng(0).random((60, 6)) < 0.3).astype(np.uint8)
-    model = InfiniteRBM(n_iter=3, random_state=0, device="cpu").fit(X)
-    units = model.machine_.order[: model.n_components_]
-    model.machine_.weights[units[1:]] = 0.0
-    model.prune()
-    assert model.n_components_ == 1
-    assert model.history_[-1]["regrouped"] > 1
-    assert np.isfinite(model.averaged_likelihood(X[:5], 2, random_state=0).value)

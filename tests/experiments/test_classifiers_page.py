@@ -33,8 +33,8 @@ def test_errors_are_means_over_the_seeds_of_one_setting(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     classifiers_page.main()
     text = (tmp_path / "docs/classification.md").read_text()
-    assert "| digits | hybrid | 0.1 | 0.2 | 0 | 2 | 30 | 20 | 3, 3 of 9 | 3.00 ± 1.41 | 1.50 |" in text
-    assert "| digits | hybrid | 0.3 | 0.2 | 0 | 2 | 30 | 20 | 3, 3 of 9 | 2.00 ± 0.00 | 1.00 |" in text
+    assert "| digits | hybrid | 0.1 | 0.2 | 0 | 2 | 30 | 20 | 3 of 9, 3 of 9 | 3.00 ± 1.41 | 1.50 |" in text
+    assert "| digits | hybrid | 0.3 | 0.2 | 0 | 2 | 30 | 20 | 3 of 9, 3 of 9 | 2.00 ± 0.00 | 1.00 |" in text
 
 
 def test_digits_have_a_row_for_each_candidate_and_the_first_has_the_test_error():

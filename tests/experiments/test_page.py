@@ -65,7 +65,7 @@ def test_table_1_stands_beside_the_papers(root):
     assert "Not reliable on binarized MNIST, and in parentheses: iRBM." in text
     assert "chooses among the epochs 400, 800 by" in text
     assert "where the paper names none: RBM among (0.05, 0.0001) and (0.1, 0.0001)." in text
-    assert "seeds 0, on a GPU, commit abc, 2026-01-02; 61 s, trainings (some shared with other figures) 40 s." in text
+    assert "seeds 0, on a GPU, commit abc, 2026-01-02; the last call 61 s, trainings, several at a time, 40 s." in text
     assert "binarized MNIST: 50,000 train.*" in text
     assert "| -85.81 (674) | -86.00 [-86.30, -85.80] (610) | reliable |" in readme
     assert "-85.90" not in readme  # which has the models with RP alone

@@ -115,7 +115,8 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
         "repetitions in which all candidates took turns. `irbm` is the infinite RBM with random permutation, growth, "
         "AdaGrad, L1 and max-norm, by the trainer's own step; the others are RBMs of a fixed size. The last "
         "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
-        "step, alone, are the floor; on a GPU from a CUDA graph, as the step is.",
+        "step, alone, are the floor; on a GPU from a CUDA graph, as the step is. Where a machine is as small as 64 x "
+        "100, what Python does between kernels is most of a step on a CPU, and plainer libraries are faster.",
     ]
     for result in results:
         parts += _section(result, pictures.get(result["kind"]))
@@ -124,7 +125,8 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
             "",
             "## Whole runs",
             "",
-            "Of an earlier table 1, with compilation, growth and every epoch's end within the time.",
+            "Of an earlier table 1, with compilation, growth and every epoch's end within the time; sizes differ from "
+            "run to run.",
         ]
         parts += [line for run in runs for line in ("", run)]
     return "\n".join(parts) + "\n"

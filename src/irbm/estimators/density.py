@@ -116,7 +116,8 @@ class RBM(FixedSize, _Density):
         The global rate of the updates. Lower it where training diverges or scores jump between epochs; raise it, to 0.1
         or 0.2, where a small data set learns slowly.
     batch_size : int, default 100
-        Examples a step. With fewer there are more steps in a pass, which helps where examples are few.
+        Examples a step, or a few less: the steps of a pass share them evenly. With fewer there are more steps in a
+        pass, which helps where examples are few.
     n_iter : int, default 50
         Passes over the data. A thousand examples want a hundred and more.
     gibbs_steps : int, default 10
@@ -227,7 +228,8 @@ class OrderedRBM(_PenalisedDensity):
         The global rate of the updates. Lower it where training diverges or scores jump between epochs; raise it, to 0.1
         or 0.2, where a small data set learns slowly.
     batch_size : int, default 100
-        Examples a step. With fewer there are more steps in a pass, which helps where examples are few.
+        Examples a step, or a few less: the steps of a pass share them evenly. With fewer there are more steps in a
+        pass, which helps where examples are few.
     n_iter : int, default 50
         Passes over the data. A thousand examples want a hundred and more.
     gibbs_steps : int, default 10
@@ -326,7 +328,8 @@ class InfiniteRBM(Growing, _PenalisedDensity):
         The global rate of the updates. Lower it where training diverges or scores jump between epochs; raise it, to 0.1
         or 0.2, where a small data set learns slowly.
     batch_size : int, default 100
-        Examples a step. With fewer there are more steps in a pass, which helps where examples are few.
+        Examples a step, or a few less: the steps of a pass share them evenly. With fewer there are more steps in a
+        pass, which helps where examples are few.
     n_iter : int, default 50
         Passes over the data. A thousand examples want a hundred and more.
     gibbs_steps : int, default 10

@@ -272,10 +272,6 @@ class Growing(Penalised):
     def _depth(self) -> Depth:
         return Infinite(self.beta, self.penalty)  # type: ignore[arg-type]
 
-    def _regrouped(self) -> int:
-        """How many units were put in random order in the pass of the machine; `prune` may have left fewer."""
-        return min(self._report().regrouped, self.n_components_)
-
 
 def batches(examples: Tensor, machine: Machine) -> Iterator[Tensor]:
     """Rows of the examples where the machine is, in its dtype."""

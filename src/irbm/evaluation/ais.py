@@ -18,7 +18,7 @@ from irbm.ops.reference import Heat
 PILOT_POINTS = 256
 LEAST_RECORDED = 16  # steps for which recording pays
 EVEN_SHARE = 0.2  # of a schedule's points that are spread evenly, wherever the pilot saw no variance
-LAST = 0.1  # of a pilot's points, in which 1 - tau falls from the one to the other:
+LAST = 0.1  # of a pilot's points, in which 1 - tau falls from the one to 0, by a factor of the one to the other:
 NEAR_END, AT_END = 1e-2, 1e-5
 FLOAT32_STEP = 2.0**-24  # between numbers below 1 that float32 holds
 EVEN_PARTS = 0.2  # of a base that its parts share evenly, whatever an earlier run saw of them

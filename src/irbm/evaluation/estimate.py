@@ -266,8 +266,13 @@ def verdict(rounds: list[Round], paths: list[str], tol: float) -> LogPartition:
     elif bracket.width > RELIABLE_WIDTH:
         doubts.append(f"bracket of {bracket.width:.2f} nats {effort}, as wide as tol={tol:g} allows")
     closed = f"bracket of {bracket.width:.2f} nats {effort}"
+    if bracket.width > tol:
+        closed += f", above tol={tol:g}: the budget is spent"
     tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"
     tried += f"; least swap rate {last.swap_rate:.2f}"
+    for e in last.forward:
+        if e.value > upper:  # but not by more than its errors
+            tried += f"; {e.value:.2f} along the {e.path}, of {e.ess:.1f} effective chains, is passed over"
     reason = "; ".join([*(doubts or [closed]), tried])
     trials = tuple(trial for r in rounds for trial in _trials(r))
     return LogPartition(best.value, best.stderr, lower, upper, best.ess, not doubts, reason, "ais", trials)

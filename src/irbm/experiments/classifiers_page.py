@@ -94,7 +94,7 @@ def _row(dataset: str, runs: list[dict[str, Any]]) -> str:
         f"{len(runs)}",
         f"{np.mean([run['n_components'] for run in runs]):.0f}",
         f"{np.mean([run['effective_size'] for run in runs]):.0f}",
-        ", ".join(f"{run['best_epoch']}" for run in runs) + f" of {runs[0]['epochs']}",
+        ", ".join(f"{run['best_epoch']} of {run['epochs']}" for run in runs),
         f"{np.mean(errors):.2f} ± {np.std(errors, ddof=1):.2f}",
         f"{np.mean(averaged):.2f}" if averaged else "",  # a ClassRBM has no order
     ]

@@ -218,8 +218,8 @@ class Lab:
             "quick": self.quick,
             "notes": {name: load(name).note for name in result["datasets"]},
             **result,
-            "wall_seconds": _seconds(result, "wall_seconds") or time.perf_counter() - self.began,
-            "training_seconds": _seconds(result, "training_seconds"),
+            "wall_seconds": time.perf_counter() - self.began,
+            "training_seconds": _training_seconds(result),
             **stamp(self.device),
         }
         write_json(self.file, whole)
@@ -401,9 +401,9 @@ def _row(found: Callable[..., dict[str, Any]], lab: Lab, place: tuple[Any, ...])
     return {"place": list(place), "wall_seconds": time.perf_counter() - began, **row}
 
 
-def _seconds(result: dict[str, Any], name: str) -> float:
+def _training_seconds(result: dict[str, Any]) -> float:
     """Of all rows and runs of a result together, those of earlier calls included."""
-    return sum(float(part.get(name, 0.0)) for kind in ("rows", "runs") for part in result.get(kind, []))
+    return sum(float(part.get("training_seconds", 0.0)) for kind in ("rows", "runs") for part in result.get(kind, []))
 
 
 def classify_one(dataset: str, **options: Any) -> dict[str, Any]:

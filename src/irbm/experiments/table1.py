@@ -145,7 +145,7 @@ def row(lab: Lab, dataset: str, model: str, seed: int) -> dict[str, Any]:
         "validation": [_looked(chosen, one) for chosen in tried for one in chosen.validation],
         "log_partition": asdict(log_z),
         "settings": settings_table(found.choice.training.settings),
-        "training_seconds": sum(chosen.training_seconds for chosen in tried),
+        "training_seconds": 0.0 if model == CONVERTED else sum(chosen.training_seconds for chosen in tried),
     }
 
 

@@ -93,7 +93,7 @@ class Report(Row):
     reconstruction_error : float
         Mean absolute difference of the last batch's visibles from their reconstruction.
     seconds : float
-        How long it took.
+        How long it took; where a run was resumed within it, how long from there.
     validation_score : float or None
         By a callback; larger is better.
     """
@@ -182,6 +182,7 @@ class Trainer:
         self.X = X.to(device)
         self.y = None if y is None else y.to(device)
         self.n_batches = -(-len(X) // settings.batch_size)
+        self._batch_rows = -(-len(X) // self.n_batches)  # even: the last step of an epoch is not of a few examples
         state.n_examples = len(X)
         self._stopped = False
         self._steps_unseen = 1 if device.type == "cpu" else SEGMENT  # between two looks at the size
@@ -228,8 +229,8 @@ class Trainer:
                 self._make_room()
             if self.state.step % SEGMENT == 0:
                 self._begin_segment()
-            first = self.state.batch * self.settings.batch_size
-            rows = shuffled[first : first + self.settings.batch_size]
+            first = self.state.batch * self._batch_rows
+            rows = shuffled[first : first + self._batch_rows]
             self.step(rows)
         return self._end_epoch(rows, limits, began)
 
@@ -299,7 +300,7 @@ class Trainer:
     def step(self, rows: Tensor) -> None:
         """One update from the examples of these rows. No host synchronisation."""
         self._noise.reseed(self.state.seed, FOR_STEPS, self.state.step)
-        if isinstance(self._noise, KeyedStream) and len(rows) == self.settings.batch_size:
+        if isinstance(self._noise, KeyedStream) and len(rows) == self._batch_rows:
             self._graphed_step(rows, self._noise)
         else:
             self._device_step(rows)
