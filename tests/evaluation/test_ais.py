@@ -394,6 +394,21 @@ def test_a_wide_bracket_is_not_reliable_whoever_asked_for_it(tol, says):
     assert says in found.reason
 
 
+@pytest.mark.parametrize(("gap", "spent"), [(0.0, False), (0.2, True)])
+def test_a_bracket_above_its_tolerance_says_that_the_budget_is_spent(gap, spent):
+    found = verdict([a_round(400, [100.0], [100.0 + gap])], ["test"], 0.1)
+    assert found.reliable
+    assert ("above tol=0.1: the budget is spent" in found.reason) == spent
+
+
+def test_a_forward_value_above_the_bracket_is_named():
+    noisy = (102.0, 0.9, 1.2)  # larger, but not by more than its errors
+    found = verdict([a_round(400, [100.0, noisy], [100.1])], ["test"], 0.1)
+    assert found.value == 100.0
+    assert "102.00 along the test, of 1.2 effective chains, is passed over" in found.reason
+    assert "100.00 along" not in found.reason
+
+
 @pytest.mark.parametrize("tol", [0, -0.1, math.nan, math.inf, "narrow", None])
 @pytest.mark.parametrize("method", ["ais", "exact", "auto"])
 def test_a_bad_tolerance_is_named(method, tol):
