@@ -1,6 +1,5 @@
 """What a trained run is worth on a split of its data: likelihood with bracket and verdict, errors of a classifier."""
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from typing import Any
@@ -13,6 +12,7 @@ from irbm.data import Dataset
 from irbm.estimators import InfiniteRBM
 from irbm.evaluation.classification import error_rate
 from irbm.evaluation.diagnostics import order_invariance
+from irbm.evaluation.likelihood import mean_likelihood
 from irbm.evaluation.partition import LogPartition
 from irbm.models import Fixed
 from irbm.runs import Run
@@ -58,16 +58,8 @@ def assess(
 
 
 def likelihood(model: Any, X: NDArray[np.uint8], log_z: LogPartition) -> dict[str, Any]:
-    """The mean of ln p(v) with the bracket of ln Z, the verdict, and the spread over the examples."""
-    minus_f = -model.free_energy(X)
-    return {
-        "value": float(minus_f.mean()) - log_z.value,
-        "lower": float(minus_f.mean()) - log_z.upper,
-        "upper": float(minus_f.mean()) - log_z.lower,
-        "stderr_of_examples": float(minus_f.std(ddof=1) / math.sqrt(len(X))) if len(X) > 1 else None,
-        "reliable": log_z.reliable,
-        "reason": log_z.reason,
-    }
+    """The mean of ln p(v) of a fitted estimator, as it is judged everywhere."""
+    return mean_likelihood(-model.free_energy(X), log_z)
 
 
 def doubts(found: dict[str, Any]) -> list[str]:

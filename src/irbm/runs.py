@@ -29,7 +29,7 @@ from irbm.estimators import RBM, InfiniteRBM, InfiniteRBMClassifier, OrderedRBM,
 from irbm.estimators.base import check_count, check_seed
 from irbm.estimators.fitting import Trainable
 from irbm.files import write_bytes
-from irbm.training import Callback, Checkpointer, EarlyStopping, Report, Trainer, checkpoint
+from irbm.training import Callback, Checkpointer, EarlyStopping, Report, Trainer, TrainingState, checkpoint
 
 MODELS: dict[str, dict[str, type[Trainable]]] = {
     "density": {"infinite": InfiniteRBM, "ordered": OrderedRBM, "fixed": RBM},
@@ -183,17 +183,17 @@ class Run:
 
     def position(self) -> tuple[int, int]:
         """The step and the epoch that training has reached."""
-        if not self.checkpoint_file.is_file():
-            return 0, 0
-        state, _ = checkpoint.load(self.checkpoint_file)
-        return state.step, state.epoch
+        state = self._state()
+        return (state.step, state.epoch) if state else (0, 0)
 
     def epochs_begun(self) -> int:
         """The passes over the data that training has begun, the one it was stopped in among them."""
-        if not self.checkpoint_file.is_file():
-            return 0
-        state, _ = checkpoint.load(self.checkpoint_file)
-        return state.epoch + (state.batch > 0)
+        state = self._state()
+        return state.epoch + (state.batch > 0) if state else 0
+
+    def _state(self) -> TrainingState | None:
+        """What training would go on from."""
+        return checkpoint.load(self.checkpoint_file)[0] if self.checkpoint_file.is_file() else None
 
     def begin(self, config: Config) -> None:
         """A fresh run: whatever an old one left is removed."""

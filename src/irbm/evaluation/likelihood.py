@@ -1,11 +1,30 @@
-"""Scores of data that need no partition function."""
+"""Scores of data: the mean likelihood with what is known of ln Z, and one that needs none."""
 
+import math
+from typing import Any
+
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from irbm.evaluation.partition import LogPartition
 from irbm.models import Machine
 
 CHUNK_BYTES = 2**26
+
+
+def mean_likelihood(minus_f: NDArray[np.float64], log_z: LogPartition) -> dict[str, Any]:
+    """The mean of ln p(v) = -F(v) - ln Z with the bracket of ln Z, the verdict, and the spread over the examples."""
+    mean, n = float(minus_f.mean()), len(minus_f)
+    return {
+        "value": mean - log_z.value,
+        "lower": mean - log_z.upper,
+        "upper": mean - log_z.lower,
+        "stderr_of_examples": float(minus_f.std(ddof=1) / math.sqrt(n)) if n > 1 else None,
+        "reliable": log_z.reliable,
+        "reason": log_z.reason,
+    }
 
 
 def pseudo_log_likelihood(machine: Machine, v_BD: Tensor) -> Tensor:

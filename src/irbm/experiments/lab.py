@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from irbm import data
 from irbm.evaluation import partition
 from irbm.evaluation.estimate import estimate
+from irbm.evaluation.likelihood import mean_likelihood
 from irbm.evaluation.partition import LogPartition, Trial
 from irbm.evaluation.permutations import free_energies
 from irbm.experiments import classification, frank_wolfe
@@ -418,17 +419,8 @@ def _log_partition_from(table: dict[str, Any]) -> LogPartition:
 
 
 def likelihood(machine: Machine, X: Any, log_z: LogPartition) -> dict[str, Any]:
-    """The mean log-likelihood of examples with the bracket of ln Z, its verdict, and the spread over examples."""
-    minus_f = -free_energies(machine.to(dtype=torch.float64), torch.from_numpy(X))
-    mean = float(minus_f.mean())
-    return {
-        "value": mean - log_z.value,
-        "lower": mean - log_z.upper,
-        "upper": mean - log_z.lower,
-        "stderr_of_examples": float(minus_f.std() / len(minus_f) ** 0.5),
-        "reliable": log_z.reliable,
-        "reason": log_z.reason,
-    }
+    """The mean log-likelihood of examples, in float64, as it is judged everywhere."""
+    return mean_likelihood(-free_energies(machine.to(dtype=torch.float64), torch.from_numpy(X)).numpy(), log_z)
 
 
 def settings_table(settings: Settings) -> dict[str, Any]:
