@@ -3,8 +3,19 @@
 import numpy as np
 import pytest
 
+from irbm.estimators import InfiniteRBMClassifier
 from irbm.experiments import classification
-from irbm.experiments.classification import is_done, known_runs, merged, settings_of, shifted, train
+from irbm.experiments.classification import (
+    cooled,
+    is_done,
+    known_runs,
+    labels_of,
+    load,
+    merged,
+    settings_of,
+    shifted,
+    train,
+)
 from irbm.experiments.results import write_json
 from irbm.experiments.search import ranked, untried
 
@@ -99,3 +110,22 @@ def test_candidates_are_ranked_by_the_mean_over_their_seeds():
 def test_what_a_file_has_is_not_tried_again():
     runs = [{"change": {"l1": 0.1}, "seed": 0}, {"change": {}, "seed": 1}]
     assert untried([{}, {"l1": 0.1}], [0, 1], runs) == [({}, 0), ({"l1": 0.1}, 1)]
+
+
+def test_cool_passes_follow_at_a_tenth_of_the_rate_and_one_of_them_is_chosen():
+    run = train("digits", "hybrid", 0, device="cpu", changes={"n_iter": 2, "cool": 3}, rows=300)
+    assert (run["epochs"], len(run["sizes"]), len(run["validation_errors"])) == (5, 5, 3)
+    assert run["best_epoch"] in (3, 4, 5)
+    assert run["validation_error"] == pytest.approx(run["validation_errors"][run["best_epoch"] - 3], abs=1e-6)
+    assert run["validation_errors"][run["best_epoch"] - 3] == min(run["validation_errors"])
+
+
+def test_the_model_of_the_best_cool_pass_is_the_one_that_is_kept():
+    splits = load("digits")
+    X, y = splits.train.X[:300], labels_of(splits.train)[:300]
+    held = splits.validation.X, labels_of(splits.validation)
+    model = InfiniteRBMClassifier(objective="discriminative", learning_rate=0.3, n_iter=1, random_state=0).fit(X, y)
+    found = cooled(model, X, y, held, 4)
+    assert [row["learning_rate"] for row in found.history] == pytest.approx([0.3, *[0.03] * 4])
+    assert found.model.score(*held) == max(found.scores) == found.scores[found.epoch - 2]
+    assert len(found.model.history_) == found.epoch
