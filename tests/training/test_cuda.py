@@ -15,6 +15,7 @@ from irbm.ops import dispatch, kernels
 from irbm.ops.noise import uniform_noise
 from irbm.training import Settings, Trainer, TrainingState, checkpoint
 from irbm.training.initial import initial_machine
+from irbm.training.trainer import SEGMENT
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -105,7 +106,7 @@ def test_a_step_from_the_same_uniforms_is_the_cpus(variant, depth, monkeypatch):
         trainer = Trainer(state, X, Y if labels else None, settings=settings)
         trainer._noise = Recorded(where, kept)
         trainer._limits.copy_(torch.tensor([0.8, 1e9], dtype=torch.float64))
-        trainer._make_room()
+        trainer._make_room(int(trainer.machine.size), SEGMENT)
         before = tensors_of(state)
         trainer.step(torch.arange(30, 50, device=where))
         kept = trainer._noise.kept
@@ -212,17 +213,24 @@ def test_a_batch_of_another_size_and_a_float64_machine_train_too():
 @needs_cuda
 @pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-def test_the_host_waits_for_nothing_in_a_step():
+def test_the_host_waits_for_nothing_in_a_step_and_drains_nothing_between_segments():
+    """What waits for all that was asked of the device is an error here; the look at an earlier segment does not."""
     settings = Settings(n_iter=1, batch_size=10, gibbs_steps=2)
     machine = initial_machine(Infinite(), 40, device="cuda")
     trainer = Trainer(TrainingState.start(machine, settings, 0), X, settings=settings)
-    trainer._make_room()
     rows = torch.arange(10, device="cuda")
-    trainer.step(rows)
+
+    def segment():
+        trainer._begin_segment()
+        for _ in range(SEGMENT):
+            trainer.step(rows)
+
+    segment()
     torch.cuda.synchronize()
     before = torch.cuda.get_sync_debug_mode()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        trainer.step(rows)
+        segment()
+        segment()
     finally:
         torch.cuda.set_sync_debug_mode(before)

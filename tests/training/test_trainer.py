@@ -347,7 +347,7 @@ def test_a_run_that_diverges_says_so_and_leaves_the_last_good_checkpoint(depth, 
     state = trained(good, depth=depth, callbacks=[Checkpointer(path, seconds=0)])
     kept = path.read_bytes()
     wild = replace(good, n_iter=40, learning_rate=1e38)
-    with pytest.raises(DivergenceError, match=r"have run away after step \d+: lower learning_rate \(now 1e\+38\)"):
+    with pytest.raises(DivergenceError, match=r"have run away by step \d+: lower learning_rate \(now 1e\+38\)"):
         Trainer(state, X, settings=wild, callbacks=[Checkpointer(path, seconds=0)]).run()
     loaded, settings = checkpoint.load(path)
     assert all(torch.isfinite(t).all() for t in loaded.machine.tensors().values())
@@ -383,10 +383,10 @@ class Capacities(Callback):
         self.seen.append((trainer.state.step, int(trainer.machine.size), trainer.machine.capacity))
 
 
-@pytest.mark.parametrize("unseen", [1, SEGMENT])
+@pytest.mark.parametrize("ahead", [False, True], ids=["seen at once", "seen late"])
 @pytest.mark.parametrize("start", [1, 31, 32, 33, 100])
-def test_the_capacity_has_room_for_all_that_can_grow(start, unseen, monkeypatch):
-    """A machine that grows in every step: a unit a step, none held back by the capacity, however rare the looks."""
+def test_the_capacity_has_room_for_all_that_can_grow(start, ahead, monkeypatch):
+    """A machine that grows in every step: a unit a step, none held back by the capacity, however late the looks."""
 
     def always(size, z_pos, z_neg, limit):
         size.add_((size < limit).long())
@@ -398,8 +398,8 @@ def test_the_capacity_has_room_for_all_that_can_grow(start, unseen, monkeypatch)
 
     def run(n_iter):
         trainer = Trainer(state, X, settings=settings, callbacks=[watch], n_iter=n_iter)
-        assert trainer._steps_unseen == 1  # on a CPU
-        trainer._steps_unseen = unseen
+        assert not trainer._looks_ahead  # on a CPU
+        trainer._looks_ahead = ahead
         trainer.run()
 
     run(2)
@@ -407,8 +407,60 @@ def test_the_capacity_has_room_for_all_that_can_grow(start, unseen, monkeypatch)
     assert [step for step, _, _ in watch.seen] == [0, 32, 64, 96, 128]
     for step, size, capacity in watch.seen:
         assert size == start + step
-        assert size + unseen <= capacity < size + unseen + CAPACITY_UNIT
+        looked = max(start, size - SEGMENT) + 2 * SEGMENT if ahead else size + 1
+        assert looked <= capacity < looked + CAPACITY_UNIT
         assert capacity % CAPACITY_UNIT == 0
     # Growth had to be possible in the odd steps after a stop and a start too.
     run(3)
     assert int(state.machine.size) == start + 210
+
+
+class Steps(Trainer):
+    """Looks late, as on a GPU; notes the capacity of each step, and stops after some of them."""
+
+    def __init__(self, *args, seen, stops=(), **more):
+        super().__init__(*args, **more)
+        self._looks_ahead, self.seen, self.stops = True, seen, stops
+
+    def step(self, rows):
+        self.seen.append((self.state.step, self.machine.capacity))
+        super().step(rows)
+        if self.state.step in self.stops:
+            self.stop()
+
+
+@pytest.mark.parametrize("stops", [(1,), (31, 33), (32,), (45, 63), (64, 65, 130), (96, 97)])
+def test_a_run_that_was_stopped_has_the_capacities_of_one_that_was_not(stops, monkeypatch):
+    """Where the size is seen late, too: what was seen before the stop is worked out anew, from the ages of units."""
+
+    def sometimes(size, z_pos, z_neg, limit):
+        calls.append(None)
+        size.add_(((size < limit) & torch.tensor(len(calls) % 3 == 0 or 25 < len(calls) < 60)).long())
+
+    monkeypatch.setattr(growth, "update_", sometimes)
+    settings = Settings(n_iter=3, batch_size=1, gibbs_steps=1)
+    whole, parts, calls = [], [], []
+    Steps(fresh(settings), X, settings=settings, seen=whole).run()
+    calls, state = [], fresh(settings)
+    for at in (*stops, None):
+        Steps(state, X, settings=settings, seen=parts, stops=(at,)).run()
+        assert at is None or state.step == at
+    assert parts == whole
+    assert len({capacity for _, capacity in whole}) >= 3
+
+
+def test_what_runs_away_is_noticed_a_segment_late_where_looks_are_but_is_in_no_checkpoint(tmp_path):
+    path = tmp_path / "checkpoint.safetensors"
+    settings = Settings(n_iter=3, batch_size=1, gibbs_steps=1)
+
+    class Spoiled(Steps):
+        def step(self, rows):
+            super().step(rows)
+            if self.state.step == 40:
+                self.machine.hidden_bias[0] = math.nan
+
+    for callbacks, noticed in ([], 70), ([Checkpointer(path, seconds=0)], 64):
+        trainer = Spoiled(fresh(settings), X, settings=settings, seen=[], callbacks=callbacks)
+        with pytest.raises(DivergenceError, match=f"by step {noticed}"):
+            trainer.run()
+    assert checkpoint.load(path)[0].step == 32

@@ -166,18 +166,18 @@ class _Watch(Callback):
 
     def __init__(self) -> None:
         self.steps: list[int] = []
-        self.sizes: list[int] = []
+        self.sizes: list[Tensor] = []  # which no step waits for
         self.capacities: list[int] = []
 
     def after_segment(self, trainer: Trainer) -> None:
         self.steps.append(trainer.state.step)
-        self.sizes.append(int(trainer.machine.size))
+        self.sizes.append(trainer.machine.size.clone())
         self.capacities.append(trainer.machine.capacity)
 
     def even_sizes(self, n: int) -> list[int]:
         """The size in the middle of each of n equal parts of the steps."""
         middles = self.steps[-1] * (np.arange(n) + 0.5) / n
-        return [round(size) for size in np.interp(middles, self.steps, self.sizes)]
+        return [round(size) for size in np.interp(middles, self.steps, [int(size) for size in self.sizes])]
 
 
 def growth(case: Case, n_batches: int, n_passes: int, seed: int, device: torch.device | str) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def growth(case: Case, n_batches: int, n_passes: int, seed: int, device: torch.d
     step_growing, step_held = np.median(turns, axis=0).tolist()
     return {
         "first_size": 1,
-        "last_size": watch.sizes[-1],
+        "last_size": int(watch.sizes[-1]),
         "capacities": sorted(set(watch.capacities)),
         "steps": growing.state.step,
         "growing": step_growing,

@@ -15,7 +15,7 @@ class Callback:
     """Does nothing; override what you need."""
 
     def after_segment(self, trainer: "Trainer") -> None:
-        """Called every few steps, when the size is known to the host and the parameters are finite."""
+        """Called every few steps; parameters that have run away in the last of them may not have been noticed yet."""
 
     def after_epoch(self, trainer: "Trainer", report: "Report") -> None:
         """Called at the end of each pass over the data."""

@@ -180,6 +180,7 @@ class Checkpointer(Callback):
 
     def after_segment(self, trainer: Trainer) -> None:
         if time.monotonic() - self._written >= self.seconds:
+            trainer.check_finite()
             self.write(trainer)
 
     def after_epoch(self, trainer: Trainer, report: Report) -> None:

@@ -42,7 +42,7 @@ class ProgressBar(Callback):
         now = time.perf_counter()
         speed = (trainer.state.step - step) / (now - then)
         self._last = (trainer.state.step, now)
-        figures = f"l {int(trainer.machine.size)}  {self._figures}{speed:.0f} steps/s"
+        figures = f"l {trainer.known_size}  {self._figures}{speed:.0f} steps/s"
         self._progress.update(self._task, completed=int(done), figures=figures)
 
     def after_epoch(self, trainer: Trainer, report: Report) -> None:

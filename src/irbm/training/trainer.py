@@ -1,7 +1,8 @@
 """The step, the epoch, nothing clever.
 
-Shapes change only where the capacity does: where the host reads the size. On a GPU that is at the start of a segment of
-steps, and in between, size, order, M_t and growth live on the device. On a CPU it is before every step.
+Shapes change only where the capacity does: where the host makes room. On a CPU that is before every step. On a GPU it
+is at the start of a segment of steps, from the size at the start of the segment before, a copy that has had a segment's
+time to arrive: size, order, M_t and growth live on the device, which does not wait for the host.
 """
 
 import time
@@ -31,6 +32,36 @@ DIVERGED = 1e6  # no parameter that means anything is as large
 
 # The first number of a random stream's key after the seed: what the stream is for.
 FOR_STEPS, FOR_SHUFFLES, FOR_CHAINS = 0, 1, 2
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """The size and the largest parameter as they are now, on their way from the device; to read them may be to wait."""
+
+    found: Tensor
+    arrived: torch.cuda.Event | None
+
+    @classmethod
+    def at(cls, machine: Machine) -> "_Look":
+        found = torch.stack([machine.size.double(), _largest(machine)])
+        if not found.is_cuda:
+            return cls(found, None)
+        arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        on_host = torch.empty(2, dtype=torch.float64, pin_memory=True).copy_(found, non_blocking=True)
+        arrived.record()
+        return cls(on_host, arrived)
+
+    def read(self) -> tuple[int, float]:
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        size, largest = self.found.tolist()
+        return int(size), largest
+
+
+def _largest(machine: Machine) -> Tensor:
+    """The largest absolute value of all parameters, NaN where one is."""
+    floats = [t for t in machine.tensors().values() if t.is_floating_point()]
+    return torch.stack([t.abs().max() for t in floats]).max().double()
 
 
 class DivergenceError(RuntimeError):
@@ -185,7 +216,9 @@ class Trainer:
         self._batch_rows = -(-len(X) // self.n_batches)  # even: the last step of an epoch is not of a few examples
         state.n_examples = len(X)
         self._stopped = False
-        self._steps_unseen = 1 if device.type == "cpu" else SEGMENT  # between two looks at the size
+        self._looks_ahead = device.type != "cpu"  # where reading the size would wait for every step so far
+        self._look: _Look | None = None  # at the start of the segment in progress
+        self.known_size = int(state.machine.size)  # l, as the host saw it last
         self._noise = stream(device, state.machine.weights.dtype)
         self._limits = torch.zeros(2, dtype=torch.float64, device=device)
         self._graph: StepGraph | None = None
@@ -221,12 +254,12 @@ class Trainer:
         rows = shuffled[:0]
         while self.state.batch < self.n_batches:
             if self._stopped:
-                self._check_finite()
+                self.check_finite()
                 for callback in self.callbacks:
                     callback.after_stop(self)
                 return None
-            if self.state.step % self._steps_unseen == 0:
-                self._make_room()
+            if not self._looks_ahead:
+                self._make_room(int(self.machine.size), 1)
             if self.state.step % SEGMENT == 0:
                 self._begin_segment()
             first = self.state.batch * self._batch_rows
@@ -240,36 +273,55 @@ class Trainer:
         rows = np.random.default_rng(key).permutation(len(self.X))
         return torch.from_numpy(rows).to(self.X.device)
 
-    def _make_room(self) -> None:
-        """Let the host read the size, and make room for what may grow until it reads again."""
+    def _begin_segment(self) -> None:
+        if self._looks_ahead:
+            size, largest = self._look.read() if self._look else self._look_back()
+            self._refuse(largest)
+            self._make_room(size, 2 * SEGMENT)  # of the segment that the look is older than, and of this one
+            self._look = _Look.at(self.machine)
+        else:
+            self.check_finite()
+        for callback in self.callbacks:
+            callback.after_segment(self)
+
+    def _look_back(self) -> tuple[int, float]:
+        """What a look at the start of the last segment would have seen of the size, in a run that was begun anew since.
+
+        A unit that was there then has had every update since. So a resumed run has the capacities of one that was not.
+        """
+        since = self.state.step - max(0, self.state.step - 1) // SEGMENT * SEGMENT
+        was_there_K = self.machine.trained & (self.state.optimizer.age_K >= since)
+        at_least = int(self.machine.size) - SEGMENT  # where an optimiser has been begun anew as well
+        return max(int(was_there_K.sum()), at_least), float(_largest(self.machine))
+
+    def _make_room(self, size: int, growth: int) -> None:
+        """Let the capacity be that for a size and what it may grow by."""
+        self.known_size = size
         if isinstance(self.machine.depth, Infinite):
-            room = self._room(int(self.machine.size))
+            room = self._room(size, growth)
             if room != self.machine.capacity:
                 self.state.machine = self.machine.with_capacity(room)
                 self.state.optimizer = self.state.optimizer.with_capacity(room)
                 self._graph = None
 
-    def _room(self, size: int) -> int:
-        """The capacity for so many units and those that may come before the host looks again."""
-        grown = size + self._steps_unseen
+    def _room(self, size: int, growth: int) -> int:
+        grown = size + growth
         most = max(size, min(grown, self.settings.max_components or grown))
         return _recorded_room(most) if isinstance(self._noise, KeyedStream) else _room(most)
 
-    def _begin_segment(self) -> None:
-        self._check_finite()
-        for callback in self.callbacks:
-            callback.after_segment(self)
+    def check_finite(self) -> None:
+        """DivergenceError where the parameters, as they are now, have run away."""
+        self._refuse(float(_largest(self.machine)))
 
-    def _check_finite(self) -> None:
-        largest = torch.stack([t.abs().max() for t in self.machine.tensors().values() if t.is_floating_point()])
-        if not bool((largest < DIVERGED).all()):  # false for NaN too
+    def _refuse(self, largest: float) -> None:
+        if not largest < DIVERGED:  # true for NaN too
             raise DivergenceError(
-                f"parameters have run away after step {self.state.step}: lower learning_rate "
+                f"parameters have run away by step {self.state.step}: lower learning_rate "
                 f"(now {self.settings.learning_rate}), or set max_norm"
             )
 
     def _end_epoch(self, rows: Tensor, limits: regroup.Limits, began: float) -> Report:
-        self._check_finite()
+        self.check_finite()
         state, machine = self.state, self.machine
         sum_z, sum_largest = state.sums.tolist()
         report = Report(
