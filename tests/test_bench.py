@@ -12,8 +12,9 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from irbm import bench, cli
-from irbm.bench import cases, errors, page, peers, steps, timing
+from irbm.bench import cases, errors, page, peers, steps, timing, whole_runs
 from irbm.bench.steps import Case
+from irbm.experiments.lab import Lab
 
 SMALL = (Case(12, 6, 5, 1), Case(12, 6, 5, 3, 7))
 
@@ -227,19 +228,18 @@ class TestResult:
         ours["steps"] = [{**row, "peak_bytes": 3 * 2**20} for row in result["steps"]]
         (tmp_path / "bench_cpu.json").write_text(json.dumps(ours))
         row = {
-            "dataset": "digits", "model": "iRBM RP", "device": "a GPU", "commit": "abc", "epoch": 800, "epochs": 1000,
+            "dataset": "digits", "model": "iRBM RP", "device": "a GPU", "commit": "abc", "epochs": 1000, "steps": 41000,
             "settings": {"persistent": False, "gibbs_steps": 25, "batch_size": 100},
-            "n_components": 77, "training_seconds": 61.2,
+            "n_components": 77, "wall_seconds": 61.2,
         }  # fmt: skip
-        table = {"notes": {"digits": "of 8 x 8"}, "rows": [row, {**row, "model": "RBM", "n_components": 99}]}
+        table = {"notes": {"digits": "of 8 x 8"}, "rows": [row]}
         (tmp_path / "whole_runs.json").write_text(json.dumps(table))
         page.write_page(tmp_path, tmp_path / "performance.md")
         text = (tmp_path / "performance.md").read_text()
         assert (
-            "digits (of 8 x 8), CD-25, minibatch 100, 1000 epochs, 77 units at epoch 800: 61 s on a GPU. Commit "
-            in text
+            "digits (of 8 x 8), CD-25, minibatch 100, 1000 epochs, 41,000 steps, 77 units at the end: 61 s on a GPU. "
+            "Commit abc." in text
         )
-        assert "99 units" not in text
         assert text.count(": 3.0 MiB.") == len(SMALL)
         assert "activations (12 x 6) against float64, as a share of their root mean square: 2.0e-07 in float32." in text
 
@@ -282,3 +282,12 @@ class TestCommand:
         errors = capsys.readouterr().err
         for name in ("taken.json", "'tpu'", "repetitions", "seed", "cuda"):
             assert name in errors
+
+
+def test_a_whole_run_is_timed_once_from_its_start(tmp_path):
+    lab = Lab(out=tmp_path, name="whole_runs", quick=True)
+    row = whole_runs.timed(lab, "digits", 2, 0)
+    assert (row["epochs"], row["steps"], row["settings"]["n_iter"]) == (2, 26, 2)
+    assert 0 < row["training_seconds"] < row["wall_seconds"]
+    with pytest.raises(FileExistsError, match="use another --out"):
+        whole_runs.timed(lab, "digits", 2, 0)

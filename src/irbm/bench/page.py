@@ -67,13 +67,13 @@ def error_lines(result: dict[str, Any]) -> list[str]:
 
 
 def run_line(row: dict[str, Any], note: str) -> str:
-    """A whole training at the paper's settings: a row of table 1."""
+    """A whole training at the paper's settings."""
     settings = row["settings"]
     kind = f"{'P' if settings['persistent'] else ''}CD-{settings['gibbs_steps']}"
     return (
         f"{row['dataset']} ({note}), {kind}, minibatch {settings['batch_size']}, {row['epochs']} epochs, "
-        f"{row['n_components']} units at epoch {row['epoch']}: {row['training_seconds']:.0f} s on {row['device']}. "
-        f"Commit {row['commit']}."
+        f"{row['steps']:,} steps, {row['n_components']} units at the end: {row['wall_seconds']:.0f} s on "
+        f"{row['device']}. Commit {row['commit']}."
     )
 
 
@@ -125,8 +125,8 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
             "",
             "## Whole runs",
             "",
-            "Of an earlier table 1, with compilation, growth and every epoch's end within the time; sizes differ from "
-            "run to run.",
+            "iRBM RP at the paper's settings (`python -m irbm.bench.whole_runs`), by the clock: compilation, growth, "
+            "every epoch's end and the machines kept for table 1 are within the time.",
         ]
         parts += [line for run in runs for line in ("", run)]
     return "\n".join(parts) + "\n"
@@ -184,11 +184,11 @@ def write_page(folder: str | Path, path: str | Path) -> None:
 
 
 def _whole_runs(path: Path) -> list[str]:
-    """Of a table1.json whose trainings few others ran beside: the timings of a crowded GPU say little."""
+    """What ``irbm.bench.whole_runs`` wrote."""
     if not path.is_file():
         return []
     found = json.loads(path.read_text())
-    return [run_line(row, found["notes"][row["dataset"]]) for row in found["rows"] if row["model"] == "iRBM RP"]
+    return [run_line(row, found["notes"][row["dataset"]]) for row in found["rows"]]
 
 
 def _series(axis: str, timed: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:
