@@ -270,8 +270,9 @@ CLOSING = """## What is done against it
 - Each part of the base is a distribution of both sides: independent visibles, and hidden units that answer to their
   means. The paths are geometric means of these and the machine, so that chains neither leave their mode on the way nor
   begin with hidden units that know nothing of it, which is where the usual paths lose the weight of a trained machine.
-- Paths with z free and with z held deep. The value is the forward one that is largest less four standard errors, and
-  that is the lower end of the bracket.
+- Paths with z free, with z drawn deep by a weak pull that fades, and with z clamped to its deepest and let go in the
+  last step: that one comes to deep modes from anywhere, where free z stays in the noise. Pilot runs decide which two go
+  on. The value is the forward one that is largest less four standard errors, and that is the lower end of the bracket.
 - Schedules and the weights of the base's parts come from earlier, separate runs, so that every forward value is a
   lower bound in expectation.
 - Reverse runs start from resampled and mixed chains, from parallel tempering and from examples. The upper end is the
