@@ -15,6 +15,7 @@ from irbm.evaluation import estimate as record
 from irbm.evaluation.estimate import Round, estimate, verdict
 from irbm.evaluation.paths import Base, Path
 from irbm.evaluation.tempering import temper
+from irbm.experiments.known import known
 from irbm.models import Infinite, Machine
 from irbm.ops.noise import uniform_noise
 from machines import DEPTHS, as_machine, random_small
@@ -30,15 +31,21 @@ def modest_effort(monkeypatch):
 DTYPES = (torch.float64, torch.float32)  # the reference; compiled kernels where there is numba
 
 
-def path_of(depth, labels=0, pull=0.4, seed=0, n_hidden=3, scale=1.0, dtype=torch.float64):
+WAYS = {"free": {"pull": 0.0}, "deep": {"pull": 0.4}, "clamped": {"pull": 41.0, "held": True}}  # of z along a path
+
+
+def path_of(
+    depth, labels=0, way="deep", seed=0, n_hidden=3, scale=1.0, dtype=torch.float64, penalty="constant"
+):  # fmt: skip
     small = random_small(
-        np.random.default_rng(seed), depth=depth, labels=labels, n_visible=3, n_hidden=n_hidden, scale=scale
-    )
+        np.random.default_rng(seed), depth=depth, labels=labels, n_visible=3, n_hidden=n_hidden, scale=scale,
+        penalty=penalty,
+    )  # fmt: skip
     machine = as_machine(small, dtype)
     bias_MD = torch.tensor([[0.3, -0.5, 0.1], [-2.0, 1.0, 0.4]], dtype=dtype)
     answer_MK = torch.linspace(-2, 3, 2 * n_hidden, dtype=dtype).view(2, n_hidden)
     base = Base(bias_MD, answer_MK, torch.tensor([0.3, 0.7], dtype=torch.float64).log())
-    return small, Path("test", machine.selected(machine.order), base, pull=0.0 if depth == "fixed" else pull)
+    return small, Path("test", machine.selected(machine.order), base, **WAYS["free" if depth == "fixed" else way])
 
 
 def every_state(path):
@@ -66,16 +73,28 @@ def exact_samples(path, tau, n, noise):
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("labels", [0, 3])
-@pytest.mark.parametrize("pull", [0.0, 0.4])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("dtype", "off"), [(torch.float64, 1e-12), (torch.float32, 2e-6)])
-def test_both_ends_of_a_path_are_what_they_claim(depth, labels, pull, dtype, off):
+def test_both_ends_of_a_path_are_what_they_claim(depth, labels, way, dtype, off):
     """In float32 to within a few roundings, 6e-8 each, of numbers up to 10."""
-    small, path = path_of(depth, labels, pull, dtype=dtype)
+    small, path = path_of(depth, labels, way, dtype=dtype)
     states = every_state(path)
     assert torch.logsumexp(log_f(path, states, 0.0), 0).item() == pytest.approx(0.0, abs=off)
     truth = enumerate_all(small).joint_free_energy().T.ravel()
     over_parts = torch.logsumexp(log_f(path, states, 1.0).view(2, -1), 0)
     np.testing.assert_allclose(over_parts, -truth, rtol=0, atol=10 * off)
+
+
+@pytest.mark.parametrize("depth", ["ordered", "infinite"])
+@pytest.mark.parametrize("labels", [0, 3])
+def test_a_clamped_path_comes_to_the_sum_over_deep_z_before_it_lets_go(depth, labels):
+    """Of an RBM, which has every unit in it, less their penalties, and the tail with it; 1 - tau adds some 1e-6."""
+    small, path = path_of(depth, labels, "clamped")
+    before = torch.logsumexp(log_f(path, every_state(path), 1 - ais.FLOAT32_STEP), 0).item()
+    rbm = np.logaddexp.reduce(-enumerate_all(replace(small, depth="fixed")).joint_free_energy().ravel())
+    tail = np.logaddexp(0, path.machine.depth.tail) if depth == "infinite" else 0.0
+    penalties = small.beta * math.log(2) * len(small.c)
+    assert before == pytest.approx(rbm - penalties + tail, abs=1e-5)
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -97,12 +116,14 @@ def counts(path, states):
 
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("labels", [0, 2])
-@pytest.mark.parametrize("tau", [0.0, 0.35, 0.85, 1.0])
+@pytest.mark.parametrize(
+    ("tau", "way"), [(0.0, "deep"), (0.35, "deep"), (0.85, "deep"), (1.0, "deep"), (0.35, "clamped"), (1.0, "clamped")]
+)
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_moves_leave_every_point_of_the_path_invariant(depth, labels, tau, dtype):
+def test_moves_leave_every_point_of_the_path_invariant(depth, labels, tau, way, dtype):
     """By the float64 path's probabilities: what float32 adds to them is far below what 40,000 chains can tell."""
-    p = probabilities(path_of(depth, labels)[1], tau)
-    _, path = path_of(depth, labels, dtype=dtype)
+    p = probabilities(path_of(depth, labels, way)[1], tau)
+    _, path = path_of(depth, labels, way, dtype=dtype)
     noise = uniform_noise(7, dtype=dtype)
     heat = path.at(torch.tensor(tau, dtype=torch.float64))
     after = path.step(exact_samples(path, tau, 40_000, noise), heat, heat, noise)[1]
@@ -110,13 +131,14 @@ def test_moves_leave_every_point_of_the_path_invariant(depth, labels, tau, dtype
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("way", ["deep", "clamped"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_forward_weights_average_to_z_even_on_a_short_path(depth, dtype):
+def test_forward_weights_average_to_z_even_on_a_short_path(depth, way, dtype):
     """The estimate of Z itself is unbiased for any schedule; so is that of 1/Z from exact samples.
 
     Standard errors are some 1e-2; what float32 adds is below 1e-5.
     """
-    _, path = path_of(depth, labels=2, scale=1.5, dtype=dtype)
+    _, path = path_of(depth, labels=2, way=way, scale=1.5, dtype=dtype)
     log_z = partition.exact(path.machine).value
     schedule = torch.linspace(0, 1, 6, dtype=torch.float64)
     noise = uniform_noise(1, dtype=dtype)
@@ -125,6 +147,56 @@ def test_forward_weights_average_to_z_even_on_a_short_path(depth, dtype):
     samples = exact_samples(path, 1.0, 20_000, noise)
     back = ais.reverse(path, schedule, path.of_machine(samples.v_BD, samples.y_B, noise), noise)
     assert abs(math.expm1(log_z - back.value)) < 5 * back.stderr
+
+
+@pytest.mark.parametrize("depth", ["ordered", "infinite"])
+@pytest.mark.parametrize("penalty", ["constant", "softplus"])
+@pytest.mark.parametrize("labels", [0, 2])
+def test_both_sides_of_a_clamped_path_agree_with_enumeration(depth, penalty, labels):
+    """Four machines, each with the schedule of its pilot: errors in units of their standard errors, 0.1 nat at most."""
+    errors = []
+    for seed in range(4):
+        small, path = path_of(depth, labels, "clamped", seed, n_hidden=5, dtype=torch.float32, penalty=penalty)
+        log_z = np.logaddexp.reduce(-enumerate_all(small).joint_free_energy().ravel())
+        noise = uniform_noise(seed)
+        tried = ais.pilot(path, 100, noise)
+        schedule = ais.schedule_from(tried.density, 40)
+        there = ais.forward(tried.path, schedule, 1500, noise)
+        back = ais.reverse(tried.path, schedule, exact_samples(tried.path, 1.0, 1500, noise), noise)
+        assert max(there.stderr, back.stderr) < 0.1
+        errors += [(there.value - log_z) / there.stderr, (back.value - log_z) / back.stderr]
+    assert np.abs(errors).max() < 4
+    assert np.square(errors).mean() < 3  # eight errors of variance 1: more in one of a thousand sets
+
+
+def test_no_points_are_spent_on_letting_go():
+    """ln P(z >= l|v) varies by a nat, all in the last step: taken for a place to refine, that has one in 20 points."""
+    _, path = path_of("ordered", way="clamped", n_hidden=30)
+    path = replace(path, machine=replace(path.machine, hidden_bias=path.machine.hidden_bias - 2))
+    tried = ais.pilot(path, 200, uniform_noise(0, dtype=torch.float64))
+    assert path.machine.log_prob_z(tried.estimate.states.v_BD)[:, 29].std() > 0.8
+    before_last = ais.tau_at(torch.tensor(254 / 255, dtype=torch.float64))
+    assert (ais.schedule_from(tried.density, 1000) > before_last).double().mean() < 0.01
+
+
+def test_clamped_z_sees_a_trap_that_free_z_does_not():
+    """From a single part, whose visibles are coins."""
+    machine, exact = known("deep_trap", Infinite(), seed=0, n=0)[1:]
+    machine, half = record._working_copy(machine), torch.full((16,), 0.5)
+    paths = {p.name: p for p in record.ensemble(machine, [torch.eye(16)], half, seed=0)}
+    noise = uniform_noise(0)
+    free, clamped = (ais.pilot(paths[f"base of means{z}"], 100, noise).estimate for z in ("", ", clamped z"))
+    assert free.value < exact - 5
+    assert abs(clamped.value - exact) < 4 * clamped.stderr < 0.5
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_z_is_free_drawn_deep_and_clamped_where_there_is_a_choice_of_z(depth):
+    machine = as_machine(random_small(np.random.default_rng(0), depth=depth))
+    paths = record.ensemble(machine, [torch.eye(4, dtype=torch.float64)], torch.full((4,), 0.5), seed=0)
+    bases = ["base of clusters", "base of means"]
+    kinds = [""] if depth == "fixed" else ["", ", deep z", ", clamped z"]
+    assert [p.name for p in paths] == [base + kind for kind in kinds for base in bases]
 
 
 def density_at(first, last):
@@ -171,10 +243,11 @@ def test_points_crowd_before_the_end():
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("way", ["deep", "clamped"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_tempering_samples_the_machine(depth, dtype):
+def test_tempering_samples_the_machine(depth, way, dtype):
     p = probabilities(path_of(depth, scale=2.0)[1], 1.0).view(2, 8).sum(0).numpy()
-    _, path = path_of(depth, scale=2.0, dtype=dtype)
+    _, path = path_of(depth, way=way, scale=2.0, dtype=dtype)
     noise = uniform_noise(3, dtype=dtype)
     ladder = torch.linspace(0, 1, 5, dtype=torch.float64)
     tempered = temper(path, ladder, path.start(4000, noise), 40, 4000, noise)

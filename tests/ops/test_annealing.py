@@ -14,8 +14,9 @@ EDGE = 1e-5  # a decision may differ where its uniform is this close to its thre
 
 @pytest.mark.parametrize("per_row", [False, True])
 @pytest.mark.parametrize("K", [1, 2, 40, 128, 300])
+@pytest.mark.parametrize("pulls", [(1, 1), (0, 100), (100, 0)])  # weak; to a clamp, and let go
 @pytest.mark.parametrize("kind", ["fixed", "ordered", "infinite"])
-def test_sums_and_samples_are_those_of_the_twin(kind, K, per_row, device):
+def test_sums_and_samples_are_those_of_the_twin(kind, K, pulls, per_row, device):
     B, generator = 8, torch.Generator().manual_seed(K)
 
     def uniform(*shape):
@@ -25,7 +26,7 @@ def test_sums_and_samples_are_those_of_the_twin(kind, K, per_row, device):
     beta_K = 1.4 * uniform(K)
     answer_MK, part_B = 6 * torch.randn(3, K, generator=generator).to(device), torch.arange(B, device=device) % 3
     shape = (B,) if per_row else ()
-    here, there = (Heat(uniform(*shape).double(), uniform(*shape).double()) for _ in range(2))
+    here, there = (Heat(uniform(*shape).double(), pull * uniform(*shape).double()) for pull in pulls)
     key = Key(torch.tensor(7, dtype=torch.int64, device=device), 3)
     found = annealing.annealed_sample(a_BK, answer_MK, part_B, beta_K, kind, TAIL, here, there, key)
     u_B, u_BK = fused.hidden_uniforms(B, K, *key, device)

@@ -465,8 +465,9 @@ def test_phase_gradients_against_the_closed_form_in_float64(depth):
 @needs_numba
 @pytest.mark.parametrize("per_row", [False, True])
 @pytest.mark.parametrize("K", [1, 2, 40, 300])
+@pytest.mark.parametrize("pulls", [(1, 1), (0, 100), (100, 0)])  # weak; to a clamp, and let go
 @pytest.mark.parametrize("kind", ["fixed", "ordered", "infinite"])
-def test_annealed_sums_and_samples_are_those_of_the_twin(kind, K, per_row):
+def test_annealed_sums_and_samples_are_those_of_the_twin(kind, K, pulls, per_row):
     B, tail, generator = 50, reference.log_tail(1.01), torch.Generator().manual_seed(K)
 
     def uniform(*shape):
@@ -475,7 +476,7 @@ def test_annealed_sums_and_samples_are_those_of_the_twin(kind, K, per_row):
     a_BK, beta_K = 6 * torch.randn(B, K, generator=generator), 1.4 * uniform(K)
     answer_MK, part_B = 6 * torch.randn(3, K, generator=generator), torch.arange(B) % 3
     shape = (B,) if per_row else ()
-    here, there = (Heat(uniform(*shape).double(), uniform(*shape).double()) for _ in range(2))
+    here, there = (Heat(uniform(*shape).double(), pull * uniform(*shape).double()) for pull in pulls)
     u_B, u_BK = uniform(B), uniform(B, K)
     found = compiled.annealed_sample(a_BK, answer_MK, part_B, beta_K, kind, tail, here, there, u_B, u_BK)
     wanted = reference.annealed_sample(a_BK, answer_MK, part_B, beta_K, kind, tail, here, there, u_B, u_BK)

@@ -145,6 +145,8 @@ def pilot(path: Path, n_chains: int, noise: Noise) -> Pilot:
     states = path.start(n_chains, noise)
     log_w_B, ends, density = _anneal(path, _held_by_float32(tau_at(even)), states, noise)
     estimate = _estimate(path, PILOT_POINTS, _log_mean(log_w_B), log_w_B, ends)
+    if path.held:
+        density[-1] = density[-2]  # the rest of its spread is of letting go, which no points before it make less
     return Pilot(_reweighted(path, states, log_w_B), density, estimate)
 
 

@@ -28,6 +28,7 @@ ENOUGH_ESS = 1 / 3  # of the chains: from there on doubling them is worth more t
 WORTH = 1.5  # by how much doubling the points must have bettered things to be done again
 KEPT_PATHS = 2  # that go on to longer schedules
 PULL = 0.3  # of the mean penalty, which z pays for each unit that it leaves out
+CLAMP = 40.0  # nats more than a unit can cost, which z pays for each where it is clamped
 ERRORS = 4.0  # standard errors on either side of an estimate; the value is the best of several
 LEAST_ESS = 20.0
 LEAST_POINTS = 100  # of a path that may be believed: on a shorter one both sides see little but the base
@@ -187,13 +188,16 @@ def _longer_pays(rounds: list[Round]) -> bool:
 
 
 def ensemble(machine: Machine, sets: Sequence[Tensor], means_D: Tensor, seed: int) -> list[Path]:
-    """Different ways to the same machine: a base of clusters of states or of means, z free or held deep."""
+    """Different ways to the same machine: a base of clusters of states or of means, z free, drawn deep or clamped."""
     ways = [("clusters", modes.base_of(machine, sets, seed)), ("means", modes.mixture(machine, means_D[None]))]
     free = [Path(f"base of {name}", machine, base) for name, base in ways]
     if isinstance(machine.depth, Fixed):
         return free
-    pull = PULL * float(machine.depth.penalties(machine.hidden_bias).mean())
-    return [*free, *(Path(f"base of {name}, deep z", machine, base, pull=pull) for name, base in ways)]
+    penalties_K = machine.depth.penalties(machine.hidden_bias)
+    pull, clamp = PULL * float(penalties_K.mean()), CLAMP + float(penalties_K.max())
+    deep = [Path(f"base of {name}, deep z", machine, base, pull) for name, base in ways]
+    clamped = [Path(f"base of {name}, clamped z", machine, base, clamp, held=True) for name, base in ways]
+    return [*free, *deep, *clamped]
 
 
 def _round(pilots: list[Pilot], n_points: int, n_chains: int, examples: Tensor | None, noise: Noise) -> Round:

@@ -13,6 +13,10 @@ neither leave the mode nor raise z on their way. Summed over h and z:
     ln f(v, y, m) = ln pi_m + (1 - tau) (b_m.v - L_m) + tau (b.v + d_y)
                   + ln sum_z exp( sum_{i<=z} [softplus((1-tau) a_mi + tau a_i) - beta_i] - (1-tau) kappa max(l-z, 0) )
 
+Where the pull is held, the last term is -kappa max(l-z, 0) up to the last point, where it is gone. With a strong pull z
+is clamped to l or beyond all the way and let go in the last step, which weighs a state by 1 / P(z >= l|v, y): that is
+finite for every state, so that the path ends at the machine itself.
+
 Shapes: B chains, K = l hidden units, D visible units, M parts of the base. ``tau`` is a scalar or (B,).
 """
 
@@ -63,10 +67,12 @@ class Path:
     machine: Machine
     base: Base
     pull: float = 0.0
+    held: bool = False  # the pull does not weaken on the way to the last point
 
     def at(self, tau: Tensor) -> Heat:
         """(tau, kappa) at a point."""
-        return Heat(tau, self.pull * (1 - tau))
+        left = (tau < 1).to(tau) if self.held else 1 - tau
+        return Heat(tau, self.pull * left)
 
     @cached_property
     def log_sum_M(self) -> Tensor:

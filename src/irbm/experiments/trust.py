@@ -33,13 +33,15 @@ WRONG = 0.5  # nats by which a value called reliable must not be off
 NAIVE_POINTS, NAIVE_CHAINS = 1000, 100
 
 
-def naive(machine: Machine, bias_D: Tensor, n_points: int, n_chains: int, seed: int) -> dict[str, float]:
-    """What is usually done: z free, one base, an even schedule, and no look from the other side."""
+def naive(
+    machine: Machine, bias_D: Tensor, n_points: int, n_chains: int, seed: int, pull: float = 0.0
+) -> dict[str, float]:
+    """What is usually done: z free or pulled, one base, an even schedule, and no look from the other side."""
     machine = machine.selected(machine.order[: int(machine.size)]).to(dtype=torch.float32)
     base = Base.usual(bias_D.to(machine.weights), machine.capacity)
     schedule = torch.linspace(0, 1, n_points, dtype=torch.float64, device=machine.weights.device)
     noise = uniform_noise(seed, 0, device=machine.weights.device)
-    found = ais.forward(Path("z free", machine, base), schedule, n_chains, noise)
+    found = ais.forward(Path("usual", machine, base, pull), schedule, n_chains, noise)
     return {"n_points": n_points, "n_chains": n_chains, "value": found.value, "stderr": found.stderr, "ess": found.ess}
 
 

@@ -1,0 +1,69 @@
+"""Usual estimates of ln Z beside ours: what is run, and what the page says of it."""
+
+import pytest
+import torch
+
+from irbm.evaluation import partition
+from irbm.experiments import likelihoods
+from irbm.experiments.known import DEPTHS, known
+
+OURS = {"value": 100.2, "lower": 100.0, "upper": 100.4, "ess": 55.0, "reliable": True, "reason": "because"}
+
+
+def _found(values, **ours):
+    """A result whose likelihood is 10 less ln Z."""
+    run = {"n_points": 7, "n_chains": 9, "ess": 2.5}
+    return {
+        "dataset": "binarized_mnist",
+        "note": "a note",
+        "settings": {"persistent": False, "gibbs_steps": 3, "n_iter": 4},
+        "n_components": 6,
+        "test_mean_of_minus_free_energy": 10.0,
+        "naive": {f"way {n}": {**run, "value": value} for n, value in enumerate(values)},
+        "ours": OURS | ours,
+        "device": "a device",
+        "commit": "a commit",
+    }
+
+
+@pytest.mark.parametrize(
+    ("log_z", "words", "nonsense"),
+    [
+        (5.0, "impossible, 95.0 nats above our bracket", 1),
+        (97.0, "3.0 nats above our bracket", 1),
+        (99.6, "within 0.5 nat of our bracket", 0),
+        (100.1, "within 0.5 nat of our bracket", 0),
+        (102.4, "2.0 nats below our bracket", 1),
+    ],
+)
+def test_a_usual_estimate_is_told_by_its_side_of_the_bracket(log_z, words, nonsense):
+    said = likelihoods._case_words(_found([log_z]))
+    assert f"base of way 0 {words} (effective sample size 2.5)" in said
+    assert f"nonsense from {nonsense} of 1 usual" in said
+
+
+def test_the_table_has_likelihoods_and_puts_ours_in_parentheses_where_it_is_not_believed():
+    yes, no = (likelihoods._case_rows(_found([97.0, 98.0], reliable=reliable)) for reliable in (True, False))
+    title = "binarized MNIST, CD-3, 4 epochs, 6 units"
+    assert yes[0] == f"| {title} | usual, base of way 0, 7 temperatures | -87.00 | | 2.5 of 9 | none |"
+    assert yes[2] == "|  | **ours** | -90.20 | [-90.40, -90.00] | 55.0 | reliable |"
+    assert no[2] == "|  | **ours** | (-90.20) | [-90.40, -90.00] | 55.0 | not reliable |"
+    assert "Ours is **not reliable**: because." in likelihoods._case_words(_found([97.0], reliable=False))
+
+
+def test_cases_are_trained_as_their_names_say():
+    for name, case in likelihoods.CASES.items():
+        data, kind, epochs = name.split("_")
+        settings = case.settings(None)
+        assert data in case.dataset
+        assert (settings.n_iter, settings.persistent) == (int(epochs), kind == "pcd")
+        assert settings.gibbs_steps == {"mnist": 10, "caltech": 25}[data]
+
+
+def test_usual_estimates_are_right_on_an_easy_machine():
+    machine = known("plain", DEPTHS[2], seed=0, n=0).machine
+    found = likelihoods.in_use(machine, torch.full((machine.n_visible,), 0.5), 300, seed=0)
+    exact = partition.exact(machine).value
+    assert len({run["value"] for run in found.values()}) == 3
+    for name, run in found.items():
+        assert abs(run["value"] - exact) < 4 * run["stderr"] < 0.4, name
