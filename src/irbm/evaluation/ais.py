@@ -46,6 +46,22 @@ def forward(path: Path, schedule: Tensor, n_chains: int, noise: Noise) -> Estima
     return _estimate(path, len(schedule), _log_mean(log_w_B), log_w_B, ends, better)
 
 
+def together(runs: list[Estimate]) -> Estimate:
+    """Forward runs along one path as a single estimate, to which each adds as much as its work.
+
+    Their work is set before they are made, so that the mean stays an unbiased one of Z.
+    """
+    work_R = torch.tensor([run.n_points * len(run.log_weights) for run in runs], dtype=torch.float64)
+    log_z_R = torch.tensor([run.value for run in runs], dtype=torch.float64)
+    stderr_R = torch.tensor([run.stderr for run in runs], dtype=torch.float64)
+    log_part_R = log_z_R + torch.log(work_R / work_R.sum())
+    value, stderr = torch.logsumexp(log_part_R, 0), (torch.softmax(log_part_R, 0) * stderr_R).norm()
+    log_w_B = torch.cat([run.log_weights for run in runs])
+    return replace(
+        runs[-1], value=float(value), stderr=float(stderr), ess=_ess(float(stderr), len(log_w_B)), log_weights=log_w_B
+    )
+
+
 def reverse(path: Path, schedule: Tensor, states: States, noise: Noise, family_B: Tensor | None = None) -> Estimate:
     """From samples of the machine back to the path's start.
 
@@ -186,8 +202,12 @@ def _estimate(
     family_B: Tensor | None = None,
 ) -> Estimate:
     stderr, n_families = _stderr(log_w_B, family_B)
-    ess = 1 / (stderr**2 * (1 - 1 / max(n_families, 2)) + 1 / n_families)
-    return Estimate(path.name, n_points, value, stderr, ess, ends, log_w_B, better or path)
+    return Estimate(path.name, n_points, value, stderr, _ess(stderr, n_families), ends, log_w_B, better or path)
+
+
+def _ess(stderr: float, n: int) -> float:
+    """How many even weights have the standard error that n of these have."""
+    return 1 / (stderr**2 * (1 - 1 / max(n, 2)) + 1 / n)
 
 
 def _stderr(log_w_B: Tensor, family_B: Tensor | None) -> tuple[float, int]:

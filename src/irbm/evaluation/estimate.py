@@ -99,8 +99,10 @@ class Bracket(NamedTuple):
     @classmethod
     def of(cls, rounds: list[Round]) -> "Bracket":
         # Every forward value is a stochastic lower bound: the largest, of whatever path and length, is the one to
-        # believe, less what it may be large by chance.
-        best = max((e for r in rounds for e in r.forward), key=_floor)
+        # believe, less what it may be large by chance. All runs along a path together have less of that.
+        single = [e for r in rounds for e in r.forward]
+        by_path = [[e for e in single if e.path == path] for path in dict.fromkeys(e.path for e in single)]
+        best = max([*single, *(ais.together(runs) for runs in by_path)], key=_floor)
         return cls(best, _floor(best), max(rounds[-1].upper, _ceiling(best)))
 
     @property
@@ -264,7 +266,7 @@ def verdict(rounds: list[Round], paths: list[str], tol: float) -> LogPartition:
     if last.n_points < LEAST_POINTS:
         doubts.append(f"{last.n_points} points are too few")
     if lower > last.upper:
-        doubts.append(f"{best.n_points} points gave more than {last.n_points} points allow")
+        doubts.append("forward runs gave more than the last ones back allow")
     if bracket.width > max(RELIABLE_WIDTH, tol):
         doubts.append(f"forward and reverse estimates stay {bracket.width:.2f} nats apart {effort}")
     elif bracket.width > RELIABLE_WIDTH:

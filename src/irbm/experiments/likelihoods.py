@@ -234,10 +234,11 @@ usual estimate of {NAIVE_POINTS} temperatures and {NAIVE_CHAINS} chains, which h
 - company: 64 visible units and 264 hidden ones, of which eight make a narrow mode together that few of them do not.
 
 Which forward value to believe: root mean square error in nats, of the largest, of the largest of those with an
-effective sample size of 20 or more, and of the one that is largest less four standard errors (the one reported):
+effective sample size of 20 or more, of the one that is largest less four standard errors, and of that one where all
+runs along a path together are a value, too (the one reported):
 
-| suite | largest | largest of enough chains | largest less its errors |
-|---|---|---|---|
+| suite | largest | largest of enough chains | largest less its errors | of runs together, too |
+|---|---|---|---|---|
 {_rules(suites)}"""
 
 
@@ -272,7 +273,8 @@ CLOSING = """## What is done against it
   begin with hidden units that know nothing of it, which is where the usual paths lose the weight of a trained machine.
 - Paths with z free, with z drawn deep by a weak pull that fades, and with z clamped to its deepest and let go in the
   last step: that one comes to deep modes from anywhere, where free z stays in the noise. Pilot runs decide which two go
-  on. The value is the forward one that is largest less four standard errors, and that is the lower end of the bracket.
+  on. The value is the forward one, of a run or of all runs along a path together, that is largest less four standard
+  errors, and that is the lower end of the bracket.
 - Schedules and the weights of the base's parts come from earlier, separate runs, so that every forward value is a
   lower bound in expectation.
 - Reverse runs start from resampled and mixed chains, from parallel tempering and from examples. The upper end is the

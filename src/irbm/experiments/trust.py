@@ -74,6 +74,7 @@ def by_rule(found: LogPartition) -> dict[str, float]:
         "largest": max(t.value for t in runs),
         "largest of enough chains": max((t.value for t in runs if t.ess >= LEAST_ESS), default=found.value),
         "largest less its errors": max(runs, key=lambda t: t.value - ERRORS * t.stderr).value,
+        "the same of runs together, too": found.value,
     }
 
 
