@@ -152,8 +152,9 @@ def test_forward_weights_average_to_z_even_on_a_short_path(depth, way, dtype):
 @pytest.mark.parametrize("depth", ["ordered", "infinite"])
 @pytest.mark.parametrize("penalty", ["constant", "softplus"])
 @pytest.mark.parametrize("labels", [0, 2])
-def test_both_sides_of_a_clamped_path_agree_with_enumeration(depth, penalty, labels):
+def test_both_sides_of_a_clamped_path_agree_with_enumeration(depth, penalty, labels, monkeypatch):
     """Four machines, each with the schedule of its pilot: errors in units of their standard errors, 0.1 nat at most."""
+    monkeypatch.setattr(ais, "PILOT_POINTS", 64)
     errors = []
     for seed in range(4):
         small, path = path_of(depth, labels, "clamped", seed, n_hidden=5, dtype=torch.float32, penalty=penalty)
