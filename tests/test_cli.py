@@ -478,7 +478,7 @@ def test_help_teaches_with_an_example(irbm_, command):
 
 def test_help_tells_the_defaults(irbm_):
     assert "[infinite]" in irbm_("train", "--help").out
-    assert f"[{cli.DEMO_RUN}, " in irbm_("demo", "--help").out
+    assert f"[{cli.demo.DEMO_RUN}, " in irbm_("demo", "--help").out
 
 
 def test_usage_errors_have_status_2(irbm_):
@@ -783,7 +783,7 @@ def test_data_reads_a_file_of_ones_own(irbm_, tmp_path):
 def quick_demo(monkeypatch):
     """Few steps for the report, and no estimate of ln Z."""
     monkeypatch.setattr(irbm.report, "STEPS", 2)
-    monkeypatch.setattr(cli, "_likelihood_line", lambda *_: "as likely as not")
+    monkeypatch.setattr(cli.demo, "likelihood_line", lambda *_: "as likely as not")
 
 
 def test_demo_trains_and_reports(irbm_, tmp_path, quick_demo):
@@ -802,7 +802,7 @@ def test_the_demo_says_what_its_likelihood_is_worth(monkeypatch):
     mean = float(model.score_samples(digits.test.X).mean()) + model.log_partition().value
     found = partition.LogPartition(50.0, 1.0, 48.0, 51.0, 3.0, False, "too few chains", "ais")
     monkeypatch.setattr(model, "log_partition", lambda **_: found)
-    assert cli._likelihood_line(model, digits) == (
+    assert cli.demo.likelihood_line(model, digits) == (
         f"mean log-likelihood of 296 test examples: in [{mean - 51:.2f}, {mean - 48:.2f}] nats, "
         "NOT reliable: too few chains"
     )

@@ -1,0 +1,69 @@
+"""``irbm reproduce``."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from irbm.cli.console import INTERRUPTED, say
+from irbm.estimators.base import check_count, choose_device
+
+
+def reproduce_command(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="fig4 to fig11, table1, table2, beta, or all.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The bundled digits, in seconds; written to OUT/quick.")
+    ] = False,
+    dataset: Annotated[str | None, typer.Option(help="One of the experiment's data sets alone.")] = None,
+    only: Annotated[str | None, typer.Option(help="Some rows of a table, with commas.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="With commas; by default the experiment's own.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Train for at most so many, to try things out.")] = None,
+    budget: Annotated[
+        int | None, typer.Option(help="Points of annealing for table 1's last estimates; more repeats them alone.")
+    ] = None,
+    device: Annotated[str | None, typer.Option(help=escape("cpu or cuda. [the GPU where there is one]"))] = None,
+    out: Annotated[Path, typer.Option(help="The folder for results, pictures and trainings.")] = Path("results"),
+    jobs: Annotated[int, typer.Option(help="Trainings at the same time.")] = 1,
+) -> None:
+    """Reproduce a figure or a table of the paper: OUT/NAME.json and OUT/NAME.png.
+
+    Stopped and started again it goes on where it was; trainings that figures share happen once.
+
+    Examples: irbm reproduce table1 --dataset caltech101_silhouettes --only "iRBM RP"
+
+    irbm reproduce all --quick
+    """
+    from irbm.experiments.lab import Lab  # matplotlib is slow to import
+    from irbm.experiments.reproduce import names, reproduce
+
+    check_count("jobs", jobs)
+    for option, value in (("epochs", epochs), ("budget", budget)):
+        if value is not None:
+            check_count(option, value)
+    lab = Lab(
+        out=out,
+        device=str(choose_device(device)),
+        quick=quick,
+        seeds=None if seeds is None else _numbers("seeds", seeds),
+        datasets=None if dataset is None else (dataset,),
+        only=None if only is None else tuple(part.strip() for part in only.split(",")),
+        epochs=epochs,
+        budget=budget,
+        jobs=jobs,
+    )
+    for one in names(name, lab):
+        try:
+            result = reproduce(one, lab)
+        except KeyboardInterrupt:
+            say(f"{one}: stopped; the same command goes on from there")
+            raise typer.Exit(INTERRUPTED) from None
+        say(f"{one}: {lab.folder / one}.json and .png, {result['wall_seconds']:.0f} s")
+
+
+def _numbers(name: str, text: str) -> tuple[int, ...]:
+    """Whole numbers >= 0, with commas."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() for part in parts):
+        raise ValueError(f"{name} must be whole numbers with commas, such as 0,1,2, got {text!r}")
+    return tuple(map(int, parts))
