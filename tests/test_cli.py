@@ -673,7 +673,7 @@ def test_a_classifier_has_no_orders_to_average_p_v_over(irbm_, classifier):
 def test_sample_draws_a_picture(irbm_, trained, tmp_path):
     out = tmp_path / "new" / "samples.png"
     outcome = irbm_("sample", trained, "--out", out, "--n-samples", 7, "--n-steps", 3)
-    assert (outcome.status, outcome.out) == (0, f"{out}\n")
+    assert (outcome.status, outcome.out, outcome.err) == (0, f"{out}\n", "")
     height, width = matplotlib.image.imread(out).shape[:2]
     assert height == width  # 3 x 3 places of 8 x 8 pixels
     assert width % (3 * 9 + 1) == 0
@@ -794,6 +794,7 @@ def test_demo_trains_and_reports(irbm_, tmp_path, quick_demo):
     assert f"{run.model().n_components_} hidden units" in outcome.out
     assert "as likely as not\n" in outcome.out
     assert f"report: {run.path / 'report.html'}\n" in outcome.out
+    assert len(outcome.err.splitlines()) == 1  # the bar as it ended
     assert (run.path / "report.html").is_file()
 
 

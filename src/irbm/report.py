@@ -100,7 +100,9 @@ def run_chains(model: Any, start: int | NDArray[np.uint8], n_steps: int, seed: i
     first = min(n_steps, 2 * DEEP_STEPS)
     pieces = [first, *(min(PIECE, n_steps - done) for done in range(first, n_steps, PIECE))]
     v: Any = start
-    for steps in track(pieces, "Gibbs sampling", console=Console(stderr=True), transient=True):
+    console = Console(stderr=True)
+    # rich ends even a bar that leaves nothing with an empty line, where it is no terminal
+    for steps in track(pieces, "Gibbs sampling", console=console, disable=not console.is_terminal, transient=True):
         if isinstance(v, int):
             v = model.sample(v, n_steps=steps, random_state=rng)
             v = v[0] if isinstance(v, tuple) else v  # a classifier's labels come with it
