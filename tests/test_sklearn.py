@@ -427,3 +427,55 @@ def test_a_refused_fit_leaves_the_old_one(cls):
     with pytest.raises(ValueError, match="learning_rate"):
         fit(model.set_params(learning_rate=-1))
     assert all(map(np.array_equal, parameters(model), before))
+
+
+def refused_by_value(model, **_):
+    with pytest.raises(ValueError, match="only 0 and 1"):
+        fit(model, X[:, :5] * 2)
+
+
+def refused_by_labels(model, **_):
+    with pytest.raises(ValueError, match="inconsistent"):
+        fit(model, X[:, :5], Y[:3])
+
+
+def refused_by_validation(model, **_):
+    with pytest.raises(ValueError, match=r"12 features.*expecting 5"):
+        model.fit(X[:, :5], Y, validation=(X, Y) if isinstance(model, tuple(CLASSIFIERS)) else X)
+
+
+def failed_in_training(model, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trainer, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, X[:, :5])
+
+
+def fits_that_fail():
+    for cls in ALL:
+        for fails in (refused_by_value, refused_by_validation, failed_in_training):
+            yield cls, fails
+    for cls in CLASSIFIERS:
+        yield cls, refused_by_labels
+
+
+@pytest.mark.parametrize(("cls", "fails"), list(fits_that_fail()))
+def test_a_fit_that_fails_leaves_a_model_of_the_columns_it_had(cls, fails, monkeypatch):
+    model = fit(build(cls))
+    before = model.transform(X)
+    fails(model, monkeypatch=monkeypatch)
+    assert model.n_features_in_ == 12
+    np.testing.assert_array_equal(model.transform(X), before)
+    with pytest.raises(ValueError, match=r"5 features.*expecting 12"):
+        model.transform(X[:, :5])
+
+
+def test_a_refused_fit_leaves_the_names_of_the_columns():
+    pandas = pytest.importorskip("pandas")
+    model = build(irbm.RBM).fit(pandas.DataFrame(X, columns=[f"c{i}" for i in range(12)]))
+    for other in (pandas.DataFrame(2 * X, columns=[f"d{i}" for i in range(12)]), 2 * X):
+        with pytest.raises(ValueError, match="only 0 and 1"):
+            model.fit(other)
+        assert list(model.feature_names_in_) == [f"c{i}" for i in range(12)]

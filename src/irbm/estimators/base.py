@@ -5,6 +5,7 @@ import numbers
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -30,6 +31,7 @@ from irbm.ops.noise import uniform_noise
 
 DEEP_STEPS = 100  # of a sample's sweeps, at most, with z held at l
 CHUNK_BYTES = 2**27
+COLUMNS = ("n_features_in_", "feature_names_in_")  # what scikit-learn notes of X as it checks it
 TEMPORARIES = 8  # float64 arrays of the size of the z-table alive at once, at most
 
 
@@ -308,6 +310,18 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if self.binarize is None:
             _check_binary(X)
         return X
+
+    @contextmanager
+    def _refitting(self) -> Iterator[None]:
+        """Where a fit is refused or fails, the columns are again those of the machine that was there before."""
+        before = {name: self.__dict__[name] for name in COLUMNS if name in self.__dict__}
+        try:
+            yield
+        except BaseException:
+            for name in COLUMNS:
+                self.__dict__.pop(name, None)
+            self.__dict__.update(before)
+            raise
 
     def _binary(self, X: Any) -> NDArray[np.uint8]:
         """The checked examples as one array of bytes."""

@@ -61,10 +61,11 @@ class _Classifier(ClassifierMixin, Trainable):
             A checkpoint that a `Checkpointer` wrote on the same data under the same settings.
         """
         self._check_settings()
-        X, y = self._checked_pair(X, y, reset=True)
-        names, codes = np.unique(y, return_inverse=True)
-        score = None if validation is None else self._label_score(validation, names)
-        self._fit(X, codes, len(names), callbacks, resume_from, score, patience)
+        with self._refitting():
+            X, y = self._checked_pair(X, y, reset=True)
+            names, codes = np.unique(y, return_inverse=True)
+            score = None if validation is None else self._label_score(validation, names)
+            self._fit(X, codes, len(names), callbacks, resume_from, score, patience)
         self.classes_ = names
         return self
 

@@ -50,9 +50,11 @@ class _Density(Trainable):
             A checkpoint that a `Checkpointer` wrote on the same X under the same settings.
         """
         self._check_settings()
-        X = self._checked(X, reset=True)
-        score = None if validation is None else self._pseudo_score(validation)
-        return self._fit(X, None, 0, callbacks, resume_from, score, patience)
+        with self._refitting():
+            X = self._checked(X, reset=True)
+            score = None if validation is None else self._pseudo_score(validation)
+            self._fit(X, None, 0, callbacks, resume_from, score, patience)
+        return self
 
     def _pseudo_score(self, X: ArrayLike) -> Callable[[Machine], float]:
         """The mean pseudo-log-likelihood of these examples, as a function of the machine."""

@@ -131,8 +131,10 @@ class FrankWolfeRBM(Boltzmann):
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Add units, from none, that model X, (n, D)."""
-        settings, X_ND = self._examples(X, reset=True)
-        return self._grow(frank_wolfe.start(X_ND, settings, self._seed()), X_ND, settings, settings.n_units)
+        with self._refitting():
+            settings, X_ND = self._examples(X, reset=True)
+            self._grow(frank_wolfe.start(X_ND, settings, self._seed()), X_ND, settings, settings.n_units)
+        return self
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Add one unit that models X, whatever ``n_components`` says; as many calls do what ``fit`` does."""
