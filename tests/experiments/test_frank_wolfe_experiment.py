@@ -16,7 +16,7 @@ def judged(monkeypatch):
 
     def likelihood(model, X, base, seed, budget):
         value, lower = next(brackets)
-        return {"log_likelihood": value, "lower": lower, "upper": value, "reliable": False}
+        return {"value": value, "lower": lower, "upper": value, "reliable": False}
 
     monkeypatch.setattr(frank_wolfe, "likelihood", likelihood)
 

@@ -21,6 +21,7 @@ from irbm import data
 from irbm.data import Split
 from irbm.estimators import RBM, FrankWolfeRBM
 from irbm.evaluation.classification import error_rate
+from irbm.evaluation.likelihood import mean_likelihood
 from irbm.experiments.results import stamp, write_json
 from irbm.training import Settings, Trainer, TrainingState
 
@@ -43,14 +44,13 @@ def greedy(dataset: str, units: int, seed: int, *, rows: int | None = None, **se
 def likelihood(model: FrankWolfeRBM | RBM, X: NDArray[Any], base: NDArray[Any], seed: int, budget: int | None) -> Any:
     """The mean ln p(v) of X with its bracket and verdict; ``base`` are examples that help to find ln Z."""
     log_z = model.log_partition("ais", data=base, random_state=seed, budget=budget)
-    unnormalised = float(-model.free_energy(X).mean())
-    return {
-        "log_likelihood": unnormalised - log_z.value,
-        "lower": unnormalised - log_z.upper,
-        "upper": unnormalised - log_z.lower,
-        "reliable": log_z.reliable,
-        "log_partition": asdict(log_z),
-    }
+    return mean_likelihood(-model.free_energy(X), log_z) | {"log_partition": asdict(log_z)}
+
+
+def said(found: dict[str, Any]) -> str:
+    """A likelihood as it is printed: never without its bracket and verdict."""
+    verdict = "reliable" if found["reliable"] else "NOT reliable"
+    return f"LL {found['value']:.2f} in [{found['lower']:.2f}, {found['upper']:.2f}], {verdict}"
 
 
 def chosen(
@@ -65,8 +65,8 @@ def chosen(
         about = {"l2": l2, "seconds": seconds}
         if len(penalties) > 1:
             found = likelihood(model, splits.validation.X, X, seed, TRIAL_BUDGET)
-            about |= {f"validation_{name}": found[name] for name in ("log_likelihood", "lower", "upper", "reliable")}
-            print(f"l2 {l2}: validation LL {found['log_likelihood']:.2f}, {seconds:.0f} s", flush=True)
+            about |= {f"validation_{name}": found[name] for name in ("value", "lower", "upper", "reliable")}
+            print(f"l2 {l2}: validation {said(found)}, {seconds:.0f} s", flush=True)
         tried.append((about.get("validation_lower", 0.0), model, about))
     _, best, _ = max(tried, key=lambda t: t[0])
     return best, [about for _, _, about in tried]
@@ -187,11 +187,7 @@ def main() -> None:
     write_json(args.out or f"results/frank_wolfe_{args.dataset}.json", result)
     for name in ("frank_wolfe", "then_cd"):
         if name in result:
-            found = result[name]
-            print(
-                f"{name}: {args.units} units, test LL {found['log_likelihood']:.2f} in [{found['lower']:.2f}, "
-                f"{found['upper']:.2f}], {'reliable' if found['reliable'] else 'NOT reliable'}"
-            )
+            print(f"{name}: {args.units} units, test {said(result[name])}")
     print(f"{result['wall_seconds']:.0f} s, of which greedy {sum(t['seconds'] for t in result['tried']):.0f} s")
 
 
