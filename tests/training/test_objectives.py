@@ -375,7 +375,7 @@ def test_the_sampled_conditional_gradient_varies_and_the_exact_one_does_not(dept
     """The paper's reason for eq. 30: given the batch, eq. 29 alone has a variance."""
     settings = Settings(objective="discriminative", gradient="sampled")
     samples, exact = one_example_gradients(depth, "constant", settings, 4000)
-    ratio = samples.var(0).sum() / (exact**2).sum()  # of the noise to the signal, for one example
+    ratio = float(samples.var(0).sum() / (exact**2).sum())  # of the noise to the signal, for one example
     record_property("variance over squared gradient", ratio)
     print(f"{depth}: variance of eq. 29 over the squared length of eq. 30 is {ratio:.2f}")
     assert ratio > 0
