@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import irbm
 from brute import Small, enumerate_all, visible_states
 from irbm.models import Fixed, Infinite, Ordered
+from irbm.ops import reference
 from irbm.training import Callback, Settings, Trainer, TrainingState, growth, trainer
 from irbm.training.initial import initial_machine
 from machines import as_machine, random_small
@@ -20,9 +21,9 @@ from machines import as_machine, random_small
 # -- the decision -------------------------------------------------------------------------------------------
 
 
-def grown(size, z_pos, z_neg, limit=100):
+def grown(size, z_pos, z_neg, limit=100, update_=growth.update_):
     tensor = torch.tensor(size)
-    growth.update_(tensor, torch.tensor(z_pos), torch.tensor(z_neg), limit)
+    update_(tensor, torch.tensor(z_pos), torch.tensor(z_neg), limit)
     return int(tensor)
 
 
@@ -36,7 +37,8 @@ def grown(size, z_pos, z_neg, limit=100):
 def test_grows_by_one_exactly_when_a_pair_reaches_beyond(size, z_pos, z_neg, limit):
     pairs = [(z_pos[i % len(z_pos)], z_neg[i % len(z_neg)]) for i in range(max(len(z_pos), len(z_neg)))]
     beyond = any(a > size and b > size for a, b in pairs)
-    assert grown(size, z_pos, z_neg, limit) == size + (beyond and size < limit)
+    for update_ in (growth.update_, reference.grow_):
+        assert grown(size, z_pos, z_neg, limit, update_) == size + (beyond and size < limit)
 
 
 CASES = {

@@ -8,6 +8,7 @@ import torch
 from scipy.stats import chisquare
 
 from irbm.models import Infinite
+from irbm.ops import dispatch, reference
 from irbm.ops.noise import uniform_noise
 from irbm.training import Settings, Trainer, TrainingState, optim, regroup
 from irbm.training.initial import initial_machine
@@ -28,7 +29,7 @@ def uniformity(shuffle, n=12_000):
 
 
 def test_every_order_of_the_first_positions_is_equally_likely():
-    assert uniformity(regroup.shuffle_) > 1e-3
+    assert uniformity(dispatch.shuffle_) > 1e-3
 
 
 def one_cycle(order, length, u):
@@ -39,11 +40,11 @@ def one_cycle(order, length, u):
 
 def coarse_keys(order, length, u):
     """Ties keep their old order."""
-    regroup.shuffle_(order, length, (u * 10).floor() / 10)
+    dispatch.shuffle_(order, length, (u * 10).floor() / 10)
 
 
 def one_too_few(order, length, u):
-    regroup.shuffle_(order, length - 1, u)
+    dispatch.shuffle_(order, length - 1, u)
 
 
 @pytest.mark.parametrize("broken", [one_cycle, coarse_keys, one_too_few])
@@ -51,13 +52,14 @@ def test_the_uniformity_test_sees_a_broken_shuffle(broken):
     assert uniformity(broken, n=3000) < 1e-6
 
 
+@pytest.mark.parametrize("shuffle_", [dispatch.shuffle_, reference.shuffle_])
 @pytest.mark.parametrize("length", range(8))
-def test_exactly_the_first_positions_move(length):
+def test_exactly_the_first_positions_move(length, shuffle_):
     start, noise = torch.tensor([6, 2, 0, 5, 1, 3, 4]), uniform_noise(length)
     moved = torch.zeros(7, dtype=torch.bool)
     for _ in range(200):
         order = start.clone()
-        regroup.shuffle_(order, torch.tensor(length), noise(7))
+        shuffle_(order, torch.tensor(length), noise(7))
         assert sorted(order[:length].tolist()) == sorted(start[:length].tolist())
         assert torch.equal(order[length:], start[length:])
         moved |= order != start
@@ -165,7 +167,7 @@ def test_the_trainer_regroups_by_the_schedule(regrouped, monkeypatch):
     def spy(order, length, u):
         seen.append((int(length), len(order), len(u)))
 
-    monkeypatch.setattr(regroup, "shuffle_", spy)
+    monkeypatch.setattr(dispatch, "shuffle_", spy)
     settings = Settings(n_iter=13, batch_size=10, regroup=regrouped, gibbs_steps=1, max_components=4)
     state = state_of(4, settings)
     monkeypatch.setattr(optim, "update_", lambda *_: None)

@@ -3,6 +3,7 @@
 Randomness comes as a noise: uniforms on call, or a key that a kernel draws from itself.
 """
 
+from types import ModuleType
 from typing import NamedTuple
 
 import torch
@@ -133,11 +134,32 @@ def draws(noise: Noise, *shape: int) -> Draws:
     return noise.next_key() if isinstance(noise, KeyedStream | CountedStream) else noise(*shape)
 
 
+def shuffle_(order_K: Tensor, length: Tensor, u_K: Tensor) -> None:
+    """Permute the first ``length`` positions uniformly, in place; the others stay."""
+    if compiled.runs_on(u_K):
+        compiled.shuffle_(order_K, int(length), u_K)
+    else:
+        reference.shuffle_(order_K, length, u_K)
+
+
+def grow_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
+    """One unit more where an example and its negative partner both reach beyond l, up to a limit."""
+    grow = compiled.grow_ if compiled.counts_on(size.device) else reference.grow_
+    if has_kernels(size):
+        grow = counting.grow_
+    grow(size, z_pos_B, z_neg_N, limit)
+
+
 def tally_(sums: Tensor, mode_B: Tensor) -> None:
     """Add the sum of a batch's likeliest z, and their maximum, to the two sums (float64)."""
+    tally = compiled.tally_ if compiled.counts_on(mode_B.device) else reference.tally_
     if has_kernels(mode_B):
-        counting.tally_(sums, mode_B)
-    elif compiled.counts_on(mode_B.device):
-        compiled.tally_(sums, mode_B)
-    else:
-        sums.add_(torch.stack([mode_B.sum(), mode_B.max()]))
+        tally = counting.tally_
+    tally(sums, mode_B)
+
+
+def updates(weights_KD: Tensor) -> ModuleType | None:
+    """Where the kernels of AdaGrad's update of such weights are; None where there are none."""
+    if has_kernels(weights_KD):
+        return fused
+    return compiled if compiled.runs_on(weights_KD) else None

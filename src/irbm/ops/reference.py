@@ -289,3 +289,27 @@ def sample_depth_and_label(t_BCZ: Tensor, y_B: Tensor, u_SB: Tensor, other_SB: T
         z_B = sample_z(survival(t_BCZ[rows_B, y_B]), u_B)
         y_B = sample_categorical(t_BCZ[rows_B, :, z_B - 1], other_B)
     return z_B, y_B
+
+
+# -- what a step decides by counting, in place ------------------------------------------------------------------
+
+
+def shuffle_(order_K: Tensor, length: Tensor, u_K: Tensor) -> None:
+    """Sort the first ``length`` positions by their uniforms: a uniform permutation, sec. 3.1. The others stay."""
+    position_K = torch.arange(len(order_K), device=order_K.device)
+    key_K = torch.where(position_K < length, u_K.double(), position_K + 1.0)
+    order_K.copy_(order_K[torch.argsort(key_K, stable=True)])
+
+
+def grow_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
+    """One unit more where an example and its negative partner both reach beyond l, up to a limit."""
+    if len(z_pos_B) != len(z_neg_N):
+        pairs = torch.arange(max(len(z_pos_B), len(z_neg_N)), device=size.device)
+        z_pos_B, z_neg_N = z_pos_B[pairs % len(z_pos_B)], z_neg_N[pairs % len(z_neg_N)]
+    beyond = (z_pos_B > size) & (z_neg_N > size)
+    size.add_((beyond.any() & (size < limit)).long())
+
+
+def tally_(sums: Tensor, mode_B: Tensor) -> None:
+    """Add a batch's sum of likeliest z, and its maximum, to the two sums (float64)."""
+    sums.add_(torch.stack([mode_B.sum(), mode_B.max()]))

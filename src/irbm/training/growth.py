@@ -1,10 +1,9 @@
 """How a machine gains units while it trains, and sheds those that came to nothing."""
 
-import torch
 from torch import Tensor
 
 from irbm.models import Machine
-from irbm.ops import compiled, counting, dispatch
+from irbm.ops import dispatch
 
 PRUNE_BELOW = 0.1  # of the mean norm, sec. 3.3
 
@@ -14,17 +13,7 @@ def update_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
 
     With unequal numbers of examples and chains the shorter list is gone through again from its start.
     """
-    if dispatch.has_kernels(size):
-        counting.grow_(size, z_pos_B, z_neg_N, limit)
-        return
-    if compiled.counts_on(size.device):
-        compiled.grow_(size, z_pos_B, z_neg_N, limit)
-        return
-    if len(z_pos_B) != len(z_neg_N):
-        pairs = torch.arange(max(len(z_pos_B), len(z_neg_N)), device=size.device)
-        z_pos_B, z_neg_N = z_pos_B[pairs % len(z_pos_B)], z_neg_N[pairs % len(z_neg_N)]
-    beyond = (z_pos_B > size) & (z_neg_N > size)
-    size.add_((beyond.any() & (size < limit)).long())
+    dispatch.grow_(size, z_pos_B, z_neg_N, limit)
 
 
 def prune(machine: Machine) -> Machine:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from irbm.models import Gradients, Machine
-from irbm.ops import compiled, dispatch, fused
+from irbm.ops import dispatch
 from irbm.training.settings import Settings
 
 ROWS = ("weights", "hidden_bias", "label_weights")
@@ -75,11 +75,9 @@ def rate(settings: Settings, step: Tensor) -> Tensor:
 
 def update_(machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings) -> None:
     """One descent step along the gradients, in place, within the constraints on weights."""
-    if state.squares and not state.velocity and dispatch.has_kernels(machine.weights):
-        _update_by_(fused, machine, state, gradients, settings)
-        return
-    if state.squares and not state.velocity and compiled.runs_on(machine.weights):
-        _update_by_(compiled, machine, state, gradients, settings)
+    kernels = dispatch.updates(machine.weights)
+    if kernels is not None and state.squares and not state.velocity:
+        _update_by_(kernels, machine, state, gradients, settings)
         return
     lr = rate(settings, state.step).to(machine.weights.dtype)
     for name, gradient in gradients._asdict().items():

@@ -1,4 +1,4 @@
-"""Random permutation: which positions are shuffled before a step, and the shuffle itself. Sec. 3.1 and 4.1.
+"""Random permutation: how many positions are shuffled before a step, and the step's shuffle. Sec. 3.1 and 4.1.
 
 Only the index moves. Weights, optimiser state and momenta stay where they are.
 """
@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.ops import compiled, counting
+from irbm.ops import counting, dispatch
 from irbm.ops.noise import KeyedStream, Noise
 
 FIRST_EPOCHS = 10  # the schedule mixes greedily until then
@@ -59,16 +59,6 @@ def recent_mean(mean_z: list[float]) -> float:
 def mix_(order_K: Tensor, size: Tensor, limits: Tensor, noise: Noise) -> None:
     """Permute the first M_t positions uniformly, in place, by the limits of the epoch."""
     if isinstance(noise, KeyedStream):
-        counting.shuffle_(order_K, size, limits, noise.next_key())
+        counting.shuffle_(order_K, size, limits, noise.next_key())  # which finds M_t by itself
     else:
-        shuffle_(order_K, regrouped(size, limits), noise(len(order_K)))
-
-
-def shuffle_(order_K: Tensor, length: Tensor, u_K: Tensor) -> None:
-    """Permute the first ``length`` positions uniformly, in place; the others stay."""
-    if compiled.runs_on(u_K):
-        compiled.shuffle_(order_K, int(length), u_K)
-        return
-    position_K = torch.arange(len(order_K), device=order_K.device)
-    key_K = torch.where(position_K < length, u_K.double(), position_K + 1.0)
-    order_K.copy_(order_K[torch.argsort(key_K, stable=True)])
+        dispatch.shuffle_(order_K, regrouped(size, limits), noise(len(order_K)))
