@@ -24,7 +24,8 @@ class ProgressBar(Callback):
         )
         self._task: Any = None
         self._figures = ""
-        self._last = (0, time.perf_counter())
+        self._last = (0, 0.0)  # step and second
+        self._speed = 0.0
 
     def __enter__(self) -> "ProgressBar":
         self._progress.start()
@@ -34,20 +35,22 @@ class ProgressBar(Callback):
         self._progress.stop()
 
     def after_segment(self, trainer: Trainer) -> None:
-        done = trainer.state.epoch + trainer.state.batch / trainer.n_batches
-        if self._task is None:
-            self._task = self._progress.add_task("", total=trainer.n_iter, completed=int(done), figures="")
-            self._last = (trainer.state.step, self._last[1])  # steps before a resume took no time here
-        step, then = self._last
-        now = time.perf_counter()
-        speed = (trainer.state.step - step) / (now - then)
-        self._last = (trainer.state.step, now)
-        figures = f"l {trainer.known_size}  {self._figures}{speed:.0f} steps/s"
-        self._progress.update(self._task, completed=int(done), figures=figures)
+        self._show(trainer, trainer.known_size)
 
     def after_epoch(self, trainer: Trainer, report: Report) -> None:
         self._figures = (
             f"M {report.regrouped}  rate {report.learning_rate:.3g}  error {report.reconstruction_error:.4f}  "
         )
-        if self._task is not None:
-            self._progress.update(self._task, completed=report.epoch)
+        self._show(trainer, report.n_components)
+
+    def _show(self, trainer: Trainer, size: int) -> None:
+        now, state = time.perf_counter(), trainer.state
+        if self._task is None:
+            self._task = self._progress.add_task("", total=trainer.n_iter, completed=state.epoch, figures="")
+            self._last = (state.step, now)  # steps before a resume took no time here
+        step, then = self._last
+        if state.step > step:
+            self._speed = (state.step - step) / (now - then)
+            self._last = (state.step, now)
+        figures = f"l {size}  {self._figures}{self._speed:.0f} steps/s"
+        self._progress.update(self._task, completed=state.epoch, figures=figures)
