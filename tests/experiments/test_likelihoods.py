@@ -27,7 +27,7 @@ def _found(values, **ours):
 
 
 @pytest.mark.parametrize(
-    ("log_z", "words", "nonsense"),
+    ("log_z", "words", "off"),
     [
         (5.0, "impossible, 95.0 nats above our bracket", 1),
         (97.0, "3.0 nats above our bracket", 1),
@@ -36,10 +36,10 @@ def _found(values, **ours):
         (102.4, "2.0 nats below our bracket", 1),
     ],
 )
-def test_a_usual_estimate_is_told_by_its_side_of_the_bracket(log_z, words, nonsense):
+def test_a_usual_estimate_is_told_by_its_side_of_the_bracket(log_z, words, off):
     said = likelihoods._case_words(_found([log_z]))
     assert f"base of way 0 {words} (effective sample size 2.5)" in said
-    assert f"nonsense from {nonsense} of 1 usual" in said
+    assert f"{off} of 1 usual estimates are off" in said
 
 
 def test_the_table_has_likelihoods_and_puts_ours_in_parentheses_where_it_is_not_believed():
@@ -67,3 +67,14 @@ def test_usual_estimates_are_right_on_an_easy_machine():
     assert len({run["value"] for run in found.values()}) == 3
     for name, run in found.items():
         assert abs(run["value"] - exact) < 4 * run["stderr"] < 0.4, name
+
+
+def test_estimates_that_look_well_and_are_off_are_counted():
+    """Of 9 chains 2.5 count in those that do not; a likelihood is 10 less ln Z, and the bracket ends at -90."""
+    healthy, few = _found([60.0, 85.0, 99.9]), _found([50.0])
+    for run in healthy["naive"].values():
+        run["ess"] = 8.0
+    said = likelihoods._healthy_words([healthy, few])
+    assert "2 usual estimates" in said
+    assert "flatter by 15 to 40 nats" in said
+    assert likelihoods._healthy_words([few]) == ""
