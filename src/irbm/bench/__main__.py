@@ -1,7 +1,4 @@
-"""Write docs/performance.md from results/bench_*.json, which irbm bench wrote, and whole_runs.json.
-
-The latter has rows of a table1.json by ``irbm reproduce table1 --only "iRBM RP" --jobs 1``.
-"""
+"""Write docs/performance.md from results/bench_*.json and whole_runs.json, by irbm bench and irbm.bench.whole_runs."""
 
 import argparse
 
