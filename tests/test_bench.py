@@ -247,7 +247,7 @@ class TestResult:
     def test_the_page_says_whether_the_machine_was_busy(self, result, load, busy):
         loaded = {**result, "load_average": {"before": [load] * 3, "after": [1.0] * 3}, "threads": 1}
         text = page.page([loaded], {})
-        assert ("other work" in text) == busy
+        assert ("Other work" in text) == busy
         assert ", 1 thread\n" in text
 
     @pytest.mark.parametrize(

@@ -137,7 +137,11 @@ def _section(result: dict[str, Any], picture: str | None) -> list[str]:
     count = result["threads"]
     threads = f", {count} thread{'s' if count > 1 else ''}" if result["kind"] == "cpu" else ""
     before, after = (result["load_average"][when][0] for when in ("before", "after"))
-    busy = " The machine had other work to do as well: times are too long, ratios are fairer." if before > QUIET else ""
+    busy = (
+        " Other work, beside it or just before, may have made times too long; ratios are fairer."
+        if before > QUIET
+        else ""
+    )
     lines = [
         "",
         f"## {result['hardware']}{threads}",
