@@ -34,27 +34,29 @@ DIVERGED = 1e6  # no parameter that means anything is as large
 FOR_STEPS, FOR_SHUFFLES, FOR_CHAINS = 0, 1, 2
 
 
-@dataclass(frozen=True, eq=False)
 class _Look:
-    """The size and the largest parameter as they are now, on their way from the device; to read them may be to wait."""
+    """The size and the largest parameter as they were once, on their way from the device: to read them may be to wait.
 
-    found: Tensor
-    arrived: torch.cuda.Event | None
+    Its place on the host is its own for good: to ask for one anew would wait for the device.
+    """
 
-    @classmethod
-    def at(cls, machine: Machine) -> "_Look":
-        found = torch.stack([machine.size.double(), _largest(machine)])
-        if not found.is_cuda:
-            return cls(found, None)
-        arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        on_host = torch.empty(2, dtype=torch.float64, pin_memory=True).copy_(found, non_blocking=True)
-        arrived.record()
-        return cls(on_host, arrived)
+    def __init__(self, device: torch.device) -> None:
+        on_gpu = device.type == "cuda"
+        self._found = torch.empty(2, dtype=torch.float64, pin_memory=on_gpu)
+        self._arrived = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]
+        self.is_taken = False
+
+    def take(self, machine: Machine) -> None:
+        """Of the machine as it is after what the device has been asked for so far. The last one must have been read."""
+        self._found.copy_(torch.stack([machine.size.double(), _largest(machine)]), non_blocking=True)
+        if self._arrived is not None:
+            self._arrived.record(torch.cuda.current_stream(machine.weights.device))
+        self.is_taken = True
 
     def read(self) -> tuple[int, float]:
-        if self.arrived is not None:
-            self.arrived.synchronize()
-        size, largest = self.found.tolist()
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        size, largest = self._found.tolist()
         return int(size), largest
 
 
@@ -217,7 +219,7 @@ class Trainer:
         state.n_examples = len(X)
         self._stopped = False
         self._looks_ahead = device.type != "cpu"  # where reading the size would wait for every step so far
-        self._look: _Look | None = None  # at the start of the segment in progress
+        self._look = _Look(device)  # at the start of the segment in progress
         self.known_size = int(state.machine.size)  # l, as the host saw it last
         self._noise = stream(device, state.machine.weights.dtype)
         self._limits = torch.zeros(2, dtype=torch.float64, device=device)
@@ -275,10 +277,10 @@ class Trainer:
 
     def _begin_segment(self) -> None:
         if self._looks_ahead:
-            size, largest = self._look.read() if self._look else self._look_back()
+            size, largest = self._look.read() if self._look.is_taken else self._look_back()
             self._refuse(largest)
             self._make_room(size, 2 * SEGMENT)  # of the segment that the look is older than, and of this one
-            self._look = _Look.at(self.machine)
+            self._look.take(self.machine)
         else:
             self.check_finite()
         for callback in self.callbacks:
