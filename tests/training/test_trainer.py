@@ -464,3 +464,14 @@ def test_what_runs_away_is_noticed_a_segment_late_where_looks_are_but_is_in_no_c
         with pytest.raises(DivergenceError, match=f"by step {noticed}"):
             trainer.run()
     assert checkpoint.load(path)[0].step == 32
+
+
+def test_trainers_that_take_turns_on_a_state_make_room_for_what_the_others_grew(monkeypatch):
+    """What one saw before its last turn is long past."""
+    monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
+    settings = Settings(n_iter=9, batch_size=1, gibbs_steps=1)
+    state = fresh(settings)
+    one, other = (Steps(state, X, settings=settings, seen=[]) for _ in range(2))
+    for turn in (one, other, other, other, one):
+        turn.run_epoch()
+    assert int(state.machine.size) == 1 + 5 * 70

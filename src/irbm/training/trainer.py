@@ -44,14 +44,14 @@ class _Look:
         on_gpu = device.type == "cuda"
         self._found = torch.empty(2, dtype=torch.float64, pin_memory=on_gpu)
         self._arrived = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]
-        self.is_taken = False
+        self.step: int | None = None  # before which they were so
 
-    def take(self, machine: Machine) -> None:
-        """Of the machine as it is after what the device has been asked for so far. The last one must have been read."""
+    def take(self, step: int, machine: Machine) -> None:
+        """Of the machine as it is after what the device has been asked for so far. What was there before is lost."""
         self._found.copy_(torch.stack([machine.size.double(), _largest(machine)]), non_blocking=True)
         if self._arrived is not None:
             self._arrived.record(torch.cuda.current_stream(machine.weights.device))
-        self.is_taken = True
+        self.step = step
 
     def read(self) -> tuple[int, float]:
         if self._arrived is not None:
@@ -277,14 +277,20 @@ class Trainer:
 
     def _begin_segment(self) -> None:
         if self._looks_ahead:
-            size, largest = self._look.read() if self._look.is_taken else self._look_back()
+            size, largest = self._seen_late()
             self._refuse(largest)
             self._make_room(size, 2 * SEGMENT)  # of the segment that the look is older than, and of this one
-            self._look.take(self.machine)
+            self._look.take(self.state.step, self.machine)
         else:
             self.check_finite()
         for callback in self.callbacks:
             callback.after_segment(self)
+
+    def _seen_late(self) -> tuple[int, float]:
+        """What was seen at the start of the last segment; an older look is of a state that others trained since."""
+        if self._look.step != self.state.step - SEGMENT:
+            return self._look_back()
+        return self._look.read()
 
     def _look_back(self) -> tuple[int, float]:
         """What a look at the start of the last segment would have seen of the size, in a run that was begun anew since.
