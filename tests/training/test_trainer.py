@@ -475,3 +475,14 @@ def test_trainers_that_take_turns_on_a_state_make_room_for_what_the_others_grew(
     for turn in (one, other, other, other, one):
         turn.run_epoch()
     assert int(state.machine.size) == 1 + 5 * 70
+
+
+@pytest.mark.parametrize("bound", [1, 150])
+def test_a_machine_beyond_a_bound_set_later_trains_on_at_its_size(bound, monkeypatch):
+    """Seen late, too: the last look is of fewer units than the machine has."""
+    monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
+    free = Settings(n_iter=2, batch_size=1, gibbs_steps=1)
+    state = TrainingState.start(initial_machine(Infinite(), 8, n_components=32), free, 0)
+    Steps(state, X, settings=free, seen=[]).run()
+    Steps(state, X, settings=replace(free, n_iter=4, max_components=bound), seen=[]).run()
+    assert int(state.machine.size) == 32 + 140

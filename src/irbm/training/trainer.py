@@ -221,6 +221,7 @@ class Trainer:
         self._looks_ahead = device.type != "cpu"  # where reading the size would wait for every step so far
         self._look = _Look(device)  # at the start of the segment in progress
         self.known_size = int(state.machine.size)  # l, as the host saw it last
+        self._taken_up = self.known_size  # l, where this trainer took the state up
         self._noise = stream(device, state.machine.weights.dtype)
         self._limits = torch.zeros(2, dtype=torch.float64, device=device)
         self._graph: StepGraph | None = None
@@ -299,7 +300,8 @@ class Trainer:
         """
         since = self.state.step - max(0, self.state.step - 1) // SEGMENT * SEGMENT
         was_there_K = self.machine.trained & (self.state.optimizer.age_K >= since)
-        at_least = int(self.machine.size) - SEGMENT  # where an optimiser has been begun anew as well
+        self._taken_up = int(self.machine.size)
+        at_least = self._taken_up - SEGMENT  # where an optimiser has been begun anew as well
         return max(int(was_there_K.sum()), at_least), float(_largest(self.machine))
 
     def _make_room(self, size: int, growth: int) -> None:
@@ -313,8 +315,9 @@ class Trainer:
                 self._graph = None
 
     def _room(self, size: int, growth: int) -> int:
+        """The size may be of a segment ago; a machine larger than it may become stays as it is."""
         grown = size + growth
-        most = max(size, min(grown, self.settings.max_components or grown))
+        most = max(size, min(grown, max(self._taken_up, self.settings.max_components or grown)))
         return _recorded_room(most) if isinstance(self._noise, KeyedStream) else _room(most)
 
     def check_finite(self) -> None:
