@@ -486,3 +486,27 @@ def test_a_machine_beyond_a_bound_set_later_trains_on_at_its_size(bound, monkeyp
     Steps(state, X, settings=free, seen=[]).run()
     Steps(state, X, settings=replace(free, n_iter=4, max_components=bound), seen=[]).run()
     assert int(state.machine.size) == 32 + 140
+
+
+def test_a_recorded_step_is_not_replayed_on_a_machine_that_another_trainer_made_room_for(monkeypatch):
+    """It is of tensors that nobody trains any more."""
+    recorded = []
+
+    class Graph:
+        def __init__(self, step, rows, noise):
+            recorded.append(None)
+
+        def replay(self, rows):
+            pass
+
+    monkeypatch.setattr("irbm.training.trainer.StepGraph", Graph)
+    state, rows = fresh(QUICK), torch.arange(10)
+    one, other = (Trainer(state, X, settings=QUICK) for _ in range(2))
+    one._noise.reseed(0)
+    for _ in range(2):
+        one._graphed_step(rows, None)
+    assert len(recorded) == 1
+    other._make_room(100, 1)
+    for _ in range(2):
+        one._graphed_step(rows, None)
+    assert len(recorded) == 2

@@ -225,6 +225,7 @@ class Trainer:
         self._noise = stream(device, state.machine.weights.dtype)
         self._limits = torch.zeros(2, dtype=torch.float64, device=device)
         self._graph: StepGraph | None = None
+        self._recorded: Machine | None = None  # what the graph is of
 
     @property
     def machine(self) -> Machine:
@@ -372,11 +373,11 @@ class Trainer:
 
     def _graphed_step(self, rows: Tensor, noise: KeyedStream) -> None:
         """The step of a capacity is run once as it is, recorded, and replayed from then on."""
-        if self._graph is not None:
+        if self._graph is not None and self._recorded is self.machine:
             self._graph.replay(rows)
         else:
             self._device_step(rows)
-            self._graph = StepGraph(self._device_step, rows, noise)
+            self._graph, self._recorded = StepGraph(self._device_step, rows, noise), self.machine
 
     def _device_step(self, rows: Tensor) -> None:
         """Regroup, both phases, update, grow: all on the device."""
