@@ -60,7 +60,8 @@ NAMED: dict[str, dict[str, Any]] = {
     "five_fast": {**FIVE, "optimizer": "constant", "learning_rate": 1.0},
     "five_fast_ordinary": {**FIVE, "optimizer": "constant", "learning_rate": 1.0, "regroup": None},
 }
-CHOSEN: dict[str, dict[str, dict[str, Any]]] = {  # by experiments.search, whose files say what else was tried
+# By experiments.search, whose files say what else was tried; but cool passes are taken over from the digits.
+CHOSEN: dict[str, dict[str, dict[str, Any]]] = {
     "binarized_mnist": {"hybrid_wide_shifted": {"n_iter": 25, "cool": 8}},
     "caltech101_silhouettes": {
         "hybrid_wide": {**SEARCHED, "n_iter": 200},
