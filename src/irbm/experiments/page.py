@@ -85,11 +85,11 @@ SEEN: dict[str, dict[str, str]] = {
         "2026-11-15T18:01:55+00:00": (
             "Seen: on CalTech the whole bracket of iRBM RP lies above the paper's value and above every other "
             "model's; it is a little wider than the half nat that the verdict asks for, and twice as wide in a second "
-            "estimate, of as many points along other paths, whose value is the same within a tenth of a nat "
-            "(results/table1_again.json). The RBM, with the L1 weight that the "
+            "estimate, of as much work and with z clamped among its paths, whose value is the same within a tenth "
+            "of a nat (results/table1_again.json). The RBM, with the L1 weight that the "
             "validation split chose, comes out four nats above what the paper cites for it, and the ordinary iRBM "
             "three; both stay below RP. On MNIST the paper's recipe validates best at epoch 600, with a likelihood "
-            "some two nats below the paper's and half as many units again; 1000 chains halve the size and cost "
+            "some two nats below the paper's and 1.6 times the units; 1000 chains halve the size and cost "
             "nothing. What is missing seems to be L1's doing ([why](decisions/010-reproduction.md)): with a tenth "
             "of its weight, too, the bracket holds the paper's value, at nearly the paper's size; one seed, and no "
             "verdict. RP and ordinary training cannot be told apart there: the ordinary machine's bracket is two "
@@ -102,8 +102,8 @@ SEEN: dict[str, dict[str, str]] = {
             "of three with the hybrid one, after 600 epochs of either. Wide machines come to the paper's figure, with "
             "shifted images below it. On MNIST every model of the paper errs more here than there, the ClassRBMs "
             "cited from others too: by 0.6 to 1.0 percent, greedy units by five ([more](classification.md)); wide "
-            "machines on shifted images err less than the paper's own best. RP is better than ordinary training with "
-            "the discriminative objective there, and not with the hybrid one."
+            "machines on shifted images err a little less than the paper's own best, which is within their interval. "
+            "RP is better than ordinary training with the discriminative objective there, and not with the hybrid one."
         )
     },
 }
