@@ -14,6 +14,7 @@ from scipy import sparse, stats
 
 import irbm
 from brute import enumerate_all, visible_states
+from irbm.estimators.base import choose_device
 from machines import random_small
 
 KINDS = {
@@ -297,3 +298,20 @@ def test_torch_parameters():
 def test_beta_must_be_a_number(beta):
     with pytest.raises(ValueError, match="beta must be"):
         irbm.InfiniteRBM(beta=beta).fit(X4)
+
+
+def test_a_gpu_that_is_not_the_current_one_is_refused_by_name(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert [choose_device(name) for name in ("cuda", "cuda:1")] == [torch.device("cuda"), torch.device("cuda:1")]
+    with pytest.raises(ValueError, match=r"'cuda:0' is not the current GPU, 1: call torch\.cuda\.set_device\(0\)"):
+        choose_device("cuda:0")
+
+
+def test_a_gpu_where_there_is_none_is_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert choose_device(None) == choose_device("cpu") == torch.device("cpu")
+    with pytest.raises(ValueError, match="torch sees no GPU"):
+        choose_device("cuda")
+    with pytest.raises(ValueError, match="device must be None or a name"):
+        choose_device("tpu9")
