@@ -46,6 +46,7 @@ CASES = {  # in the order of the page
     "mnist_pcd_120": Case(paper.MNIST, 120, persistent=True),
     "mnist_pcd_250": Case(paper.MNIST, 250, persistent=True),
     "mnist_cd_50": Case(paper.MNIST, 50, persistent=False),
+    "caltech_cd_50": Case(paper.CALTECH, 50, persistent=False),
     "caltech_cd_100": Case(paper.CALTECH, 100, persistent=False),
     "caltech_cd_500": Case(paper.CALTECH, 500, persistent=False),
     "caltech_cd_1000": Case(paper.CALTECH, 1000, persistent=False),
