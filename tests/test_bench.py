@@ -285,9 +285,9 @@ class TestCommand:
 
 
 def test_a_whole_run_is_timed_once_from_its_start(tmp_path):
-    lab = Lab(out=tmp_path, name="whole_runs", quick=True)
-    row = whole_runs.timed(lab, "digits", 2, 0)
+    lab = Lab(out=tmp_path, name="whole_runs", quick=True, epochs=2)
+    row = whole_runs.timed(lab, "digits", 0)
     assert (row["epochs"], row["steps"], row["settings"]["n_iter"]) == (2, 26, 2)
     assert 0 < row["training_seconds"] < row["wall_seconds"]
     with pytest.raises(FileExistsError, match="use another --out"):
-        whole_runs.timed(lab, "digits", 2, 0)
+        whole_runs.timed(lab, "digits", 0)

@@ -7,7 +7,6 @@ is within the time.
 
 import argparse
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,10 @@ from irbm.experiments.lab import Lab, load, settings_table
 from irbm.experiments.paper import BOTH
 from irbm.experiments.results import stamp, write_json
 
-EPOCHS = 1000
 
-
-def timed(lab: Lab, dataset: str, epochs: int, seed: int) -> dict[str, Any]:
+def timed(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
     """One training from its start to its end: compilation, growth, every epoch's end and every machine kept within."""
-    usual = table1.training(dataset, table1.RP, seed, lab)
-    training = replace(usual, settings=replace(usual.settings, n_iter=epochs))
+    training = table1.training(dataset, table1.RP, seed, lab)
     folder = lab.run_of(training).folder
     if folder.exists():
         raise FileExistsError(f"{folder} has a run already, whole or in part, and no time of it: use another --out")
@@ -36,7 +32,7 @@ def timed(lab: Lab, dataset: str, epochs: int, seed: int) -> dict[str, Any]:
         "dataset": dataset,
         "model": table1.RP,
         "seed": seed,
-        "epochs": epochs,
+        "epochs": training.n_iter,
         "steps": history[-1].step,
         "n_components": history[-1].n_components,
         "effective_size": history[-1].effective_size,
@@ -51,13 +47,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--datasets", default=",".join(BOTH), help="with commas")
-    parser.add_argument("--epochs", type=int, default=EPOCHS, help="fewer to try things out")
+    parser.add_argument("--epochs", type=int, help="fewer, to try things out")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("results"), help="a folder: whole_runs.json and runs/")
     args = parser.parse_args()
-    lab, rows = Lab(out=args.out, name="whole_runs", device=args.device), []
+    lab, rows = Lab(out=args.out, name="whole_runs", device=args.device, epochs=args.epochs), []
     for dataset in args.datasets.split(","):
-        rows.append(timed(lab, dataset, args.epochs, args.seed))
+        rows.append(timed(lab, dataset, args.seed))
         print(f"{dataset}: {rows[-1]['wall_seconds']:.1f} s, {rows[-1]['n_components']} units", flush=True)
         notes = {row["dataset"]: load(row["dataset"]).note for row in rows}
         write_json(lab.file, {"notes": notes, "rows": rows})

@@ -222,12 +222,17 @@ def of_history(model: InfiniteRBMClassifier | RBMClassifier) -> Found:
     return Found(model, model.best_epoch_, [row["validation_score"] for row in rows], rows)
 
 
-def cooled(model: Any, X: Any, y: Any, validation: tuple[Any, Any], passes: int) -> Found:
-    """Passes at a tenth of the rate, and the model after the first of those that validate best: less noise."""
+def cool_passes(model: Any, X: Any, y: Any, passes: int) -> Iterator[Any]:
+    """The model after each of so many passes at a tenth of its rate: less noise."""
     model.set_params(learning_rate=model.learning_rate / 10)
-    best, scores = model, []
     for _ in range(passes):
-        model.partial_fit(X, y)
+        yield model.partial_fit(X, y)
+
+
+def cooled(model: Any, X: Any, y: Any, validation: tuple[Any, Any], passes: int) -> Found:
+    """The model after the first of the cool passes that validate best."""
+    best, scores = model, []
+    for _ in cool_passes(model, X, y, passes):
         scores.append(float(model.score(*validation)))
         if scores[-1] > max(scores[:-1], default=-1.0):
             best = copy.deepcopy(model)

@@ -34,7 +34,7 @@ from irbm.data import Split
 from irbm.data.known import digits
 from irbm.estimators import InfiniteRBMClassifier
 from irbm.evaluation.classification import ErrorRate, error_rate
-from irbm.experiments.classification import shifted
+from irbm.experiments.classification import cool_passes, shifted
 from irbm.experiments.results import processes, stamp, write_json
 
 OUT = "results/digits_classification.json"
@@ -109,9 +109,7 @@ def trained(settings: dict[str, Any], seed: int, X: Images, y: Labels) -> Iterat
     X, y, others = shown(X, y, settings)
     warm, cool = passes(settings)
     model = InfiniteRBMClassifier(**(COMMON | others), n_iter=warm, random_state=seed, device="cpu").fit(X, y)
-    model.set_params(learning_rate=model.learning_rate / 10)
-    for _ in range(cool):
-        yield model.partial_fit(X, y)
+    yield from cool_passes(model, X, y, cool)
 
 
 def passes(settings: dict[str, Any]) -> tuple[int, int]:

@@ -144,18 +144,22 @@ def shuffle_(order_K: Tensor, length: Tensor, u_K: Tensor) -> None:
 
 def grow_(size: Tensor, z_pos_B: Tensor, z_neg_N: Tensor, limit: int) -> None:
     """One unit more where an example and its negative partner both reach beyond l, up to a limit."""
-    grow = compiled.grow_ if compiled.counts_on(size.device) else reference.grow_
     if has_kernels(size):
-        grow = counting.grow_
-    grow(size, z_pos_B, z_neg_N, limit)
+        counting.grow_(size, z_pos_B, z_neg_N, limit)
+    elif compiled.counts_on(size.device):
+        compiled.grow_(size, z_pos_B, z_neg_N, limit)
+    else:
+        reference.grow_(size, z_pos_B, z_neg_N, limit)
 
 
 def tally_(sums: Tensor, mode_B: Tensor) -> None:
     """Add the sum of a batch's likeliest z, and their maximum, to the two sums (float64)."""
-    tally = compiled.tally_ if compiled.counts_on(mode_B.device) else reference.tally_
     if has_kernels(mode_B):
-        tally = counting.tally_
-    tally(sums, mode_B)
+        counting.tally_(sums, mode_B)
+    elif compiled.counts_on(mode_B.device):
+        compiled.tally_(sums, mode_B)
+    else:
+        reference.tally_(sums, mode_B)
 
 
 def updates(weights_KD: Tensor) -> ModuleType | None:
