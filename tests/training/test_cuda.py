@@ -13,7 +13,7 @@ from interpreter import device_for_kernels
 from irbm.models import Fixed, Infinite, Ordered
 from irbm.ops import dispatch, kernels
 from irbm.ops.noise import uniform_noise
-from irbm.training import Settings, Trainer, TrainingState, checkpoint
+from irbm.training import Settings, Trainer, TrainingState, checkpoint, growth
 from irbm.training.initial import initial_machine
 from irbm.training.trainer import SEGMENT
 
@@ -234,3 +234,28 @@ def test_the_host_waits_for_nothing_in_a_step_and_drains_nothing_between_segment
         segment()
     finally:
         torch.cuda.set_sync_debug_mode(before)
+
+
+@needs_cuda
+@pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")
+def test_a_larger_capacity_is_recorded_while_the_device_is_at_work(monkeypatch):
+    """The second recording neither waits nor gives memory back, and is of the step."""
+    monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
+    settings = Settings(n_iter=1, batch_size=1, gibbs_steps=2)
+
+    def grown(kind):
+        machine = initial_machine(Infinite(), 40, n_components=150, device="cuda")
+        trainer = kind(TrainingState.start(machine, settings, 0), X, settings=settings)
+        capacities = set()
+        for first in range(0, 4 * SEGMENT, SEGMENT):
+            trainer._begin_segment()
+            for row in range(first, first + SEGMENT):
+                trainer.step(torch.tensor([row], device="cuda"))
+            capacities.add(trainer.machine.capacity)
+            if kind is Trainer:  # the first recording may
+                for name in ("synchronize", "empty_cache"):
+                    monkeypatch.setattr(torch.cuda, name, lambda name=name: pytest.fail(f"torch.cuda.{name}"))
+        assert len(capacities) == 2
+        return trainer.state
+
+    assert_same_bits(grown(Eager), grown(Trainer))

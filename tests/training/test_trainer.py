@@ -493,7 +493,7 @@ def test_a_recorded_step_is_not_replayed_on_a_machine_that_another_trainer_made_
     recorded = []
 
     class Graph:
-        def __init__(self, step, rows, noise):
+        def __init__(self, step, rows, noise, before):
             recorded.append(None)
 
         def replay(self, rows):

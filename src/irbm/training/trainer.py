@@ -313,7 +313,6 @@ class Trainer:
             if room != self.machine.capacity:
                 self.state.machine = self.machine.with_capacity(room)
                 self.state.optimizer = self.state.optimizer.with_capacity(room)
-                self._graph = None
 
     def _room(self, size: int, growth: int) -> int:
         """The size may be of a segment ago; a machine larger than it may become stays as it is."""
@@ -377,7 +376,8 @@ class Trainer:
             self._graph.replay(rows)
         else:
             self._device_step(rows)
-            self._graph, self._recorded = StepGraph(self._device_step, rows, noise), self.machine
+            self._graph = StepGraph(self._device_step, rows, noise, before=self._graph)
+            self._recorded = self.machine
 
     def _device_step(self, rows: Tensor) -> None:
         """Regroup, both phases, update, grow: all on the device."""
