@@ -25,7 +25,19 @@ def random_arranged(K, D, device, seed=0, scale=1.0):
     bias_K, penalty_K = torch.randn(K, generator=make), torch.rand(K, generator=make)
     order_K = torch.randperm(K, generator=make)
     parts = [t.to(device) for t in (weights_KD, bias_K, penalty_K, order_K)]
-    return parts, products.arrange(*parts)
+    return parts, products.arrange(*parts, torch.tensor(K, device=device))
+
+
+def padded(weights, bias, penalty, order, room):
+    """The same parameters with room for more units; where the copy of the weights may be anything, it is NaN."""
+    l, more = len(weights), room - len(weights)
+    order = torch.cat([order, torch.arange(l, room, device=order.device)])
+    size = torch.tensor(l, device=order.device)
+    parts = [torch.cat([t, t.new_zeros(more, *t.shape[1:])]) for t in (weights, bias, penalty)]
+    copy = products.arrange(*parts, order, size)
+    for part in (copy.hi_KD, copy.lo_KD):
+        part[l:] = float("nan")
+    return copy
 
 
 def binary(*shape, device, seed=3):
@@ -55,7 +67,7 @@ def test_the_copy_is_by_position_and_exact_to_the_bound(K, D, device):
 def test_zero_huge_and_tiny_weights_survive_the_copy(device):
     weights = torch.tensor([[0.0, 1e30, -1e30, 1e-30, -3.0, 1.0]], device=device)
     one = torch.ones(1, device=device)
-    copy = products.arrange(weights, one, one, torch.tensor([0], device=device))
+    copy = products.arrange(weights, one, one, torch.tensor([0], device=device), torch.tensor(1, device=device))
     both = copy.hi_KD.double() + copy.lo_KD.double()
     assert ((both - weights.double()).abs() <= BOUND * weights.abs().double()).all()
     assert both[0, 0] == 0
@@ -74,6 +86,21 @@ def test_activations_are_near_the_exact_ones(B, K, D, dtype, device):
     added = (v.double() @ weights.double().abs().T + bias.double().abs())[:, order]
     assert a.shape == (B, K)
     assert ((a - exact).abs() <= (BOUND + 2.0**-22) * added).all()
+
+
+@pytest.mark.parametrize("room", [1, 7, 128])
+@pytest.mark.parametrize(("B", "K", "D"), SHAPES)
+def test_padding_has_no_part_in_activations_and_visible_units(B, K, D, room, device):
+    parts, copy = random_arranged(K, D, device, scale=0.2)
+    wide, v = padded(*parts, room=K + room), binary(B, D, device=device)
+    a = products.activations(v, wide)
+    assert torch.equal(a[:, :K], products.activations(v, copy))
+    assert torch.equal(a[:, K:], torch.zeros(B, room, device=device))
+    h, bias, u = binary(B, K + room, device=device), uniforms(D, device=device), uniforms(B, D, device=device)
+    drawn, alone = (torch.empty(B, D, dtype=torch.bfloat16, device=device) for _ in range(2))
+    products.visible_sample(h.bfloat16(), wide, bias, u, out=drawn)
+    products.visible_sample(h[:, :K].bfloat16().contiguous(), copy, bias, u, out=alone)
+    assert torch.equal(drawn, alone)
 
 
 # -- the visible half-step ----------------------------------------------------------------------------------------
@@ -157,17 +184,21 @@ def test_phases_are_the_reference_by_position_and_weighted(kind, sampled, device
 
 
 @pytest.mark.parametrize("sloped", [False, True])
-@pytest.mark.parametrize(("n", "N", "K", "D"), [(1, 1, 32, 6), (3, 5, 70, 101), (40, 60, 64, 128)])
-def test_gradients_are_the_products_of_both_phases(n, N, K, D, sloped, device):
+@pytest.mark.parametrize(
+    ("n", "N", "K", "l", "D"), [(1, 1, 32, 32, 6), (3, 5, 70, 70, 101), (40, 60, 64, 64, 128), (3, 5, 200, 70, 101)]
+)
+def test_gradients_are_the_products_of_both_phases(n, N, K, l, D, sloped, device):
     make = torch.Generator().manual_seed(n)
     R = n + N
     on = (torch.randn(R, K, generator=make) / 10).to(device)
+    on[:, l:] = 0
     hi = on.bfloat16()
     lo = (on - hi.float()).bfloat16()
     v, order = binary(R, D, device=device), torch.randperm(K, generator=make).to(device)
     reach = torch.rand(R, K, generator=make).to(device) if sloped else None
     slope = torch.rand(K, generator=make).to(device) if sloped else None
-    weights, hidden, visible = products.gradients(hi, lo, reach, v.bfloat16(), order, slope, n)
+    size = torch.tensor(l, device=device)
+    weights, hidden, visible = products.gradients(hi, lo, reach, v.bfloat16(), order, size, slope, n)
     whole = hi.double() + lo.double()
     by_unit = ops.inverse(order)
     torch.testing.assert_close(weights, (whole.T @ v.double())[by_unit].float(), rtol=1e-5, atol=1e-5)

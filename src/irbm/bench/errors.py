@@ -39,12 +39,18 @@ def error(found: Tensor, x: Tensor, y: Tensor) -> dict[str, float]:
 
 
 def _split_activations(v_BD: Tensor, W_KD: Tensor) -> Tensor:
-    none_K, order_K = torch.zeros_like(W_KD[:, 0]), torch.arange(len(W_KD), device=W_KD.device)
-    return products.activations(v_BD, products.arrange(W_KD, none_K, none_K, order_K))
+    none_K, (order_K, size) = torch.zeros_like(W_KD[:, 0]), _in_order(W_KD)
+    return products.activations(v_BD, products.arrange(W_KD, none_K, none_K, order_K, size))
 
 
 def _split_gradient(p_BK: Tensor, v_BD: Tensor) -> Tensor:
     hi_BK = p_BK.bfloat16()
     lo_BK = (p_BK - hi_BK.float()).bfloat16()
-    order_K = torch.arange(p_BK.shape[1], device=p_BK.device)
-    return products.gradients(hi_BK, lo_BK, None, v_BD.bfloat16(), order_K, None, len(v_BD))[0]
+    order_K, size = _in_order(p_BK.T)
+    return products.gradients(hi_BK, lo_BK, None, v_BD.bfloat16(), order_K, size, None, len(v_BD))[0]
+
+
+def _in_order(by_unit: Tensor) -> tuple[Tensor, Tensor]:
+    """The order and the size of units without padding, as their rows stand."""
+    n = len(by_unit)
+    return torch.arange(n, device=by_unit.device), torch.tensor(n, device=by_unit.device)

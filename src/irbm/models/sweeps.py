@@ -30,7 +30,8 @@ class Sweeps:
     @classmethod
     def of(cls, machine: Machine) -> "Sweeps":
         penalty_K = machine.depth.penalties(machine.hidden_bias)
-        return cls(machine, products.arrange(machine.weights, machine.hidden_bias, penalty_K, machine.order))
+        hidden = (machine.weights, machine.hidden_bias, penalty_K, machine.order, machine.size)
+        return cls(machine, products.arrange(*hidden))
 
     def gibbs_(self, v_BD: Tensor, noise: Noise, n_steps: int, *, out: Tensor, last: Tensor | None) -> None:
         """``n_steps`` sweeps z -> h -> v into ``out``, bfloat16, and ``last``, float32; both may be where v starts."""
@@ -67,5 +68,5 @@ class Sweeps:
             n_positive, sampled=sampled, sloped=sloped,
         )  # fmt: skip
         slope_K = machine.depth.penalty_slopes(machine.hidden_bias) if sloped else None
-        found = products.gradients(hi_RK, lo_RK, reach_RK, v_RD, machine.order, slope_K, n_positive)
+        found = products.gradients(hi_RK, lo_RK, reach_RK, v_RD, machine.order, machine.size, slope_K, n_positive)
         return Gradients(*found, label_weights=None, label_bias=None), z_R, mode_R

@@ -4,7 +4,8 @@
 float32's, at the speed of half precision. Evaluation never comes here (``docs/decisions/006-gpu-products.md``).
 
 Everything lies in the order of positions, not units: the copy of the weights that a step needs anyway is made in
-that order, so that no kernel after it has to look the order up.
+that order, so that no kernel after it has to look the order up. Padding stands behind the l units in use with weights
+of 0: no product has terms or columns for it, so that a machine may have room for twice its units at little cost.
 
 Shapes: B examples, R rows of both phases, K positions (padding included), D visible units.
 """
@@ -82,33 +83,35 @@ def _plus_product(x, y, total):
 class Arranged(NamedTuple):
     """The parameters of the hidden side in the order of their positions, weights in two parts."""
 
-    hi_KD: Tensor  # bfloat16, W = hi + lo
+    hi_KD: Tensor  # bfloat16, W = hi + lo; anything from row l on
     lo_KD: Tensor
     bias_K: Tensor
     penalty_K: Tensor
+    size: Tensor  # l, on the device
 
 
 @jit
 def _arrange_kernel(
-    weights_KD, bias_K, penalty_K, order_K, hi_KD, lo_KD, new_bias_K, new_penalty_K, D, BLOCK: constexpr
+    weights_KD, bias_K, penalty_K, order_K, hi_KD, lo_KD, new_bias_K, new_penalty_K, size, D, BLOCK: constexpr
 ):
     position = tl.program_id(0).to(tl.int64)
     unit = tl.load(order_K + position)
     at_D = tl.arange(0, BLOCK)
-    weight_D = tl.load(weights_KD + unit * D + at_D, mask=at_D < D, other=0.0)
+    inside_D = (at_D < D) & (position < tl.load(size))
+    weight_D = tl.load(weights_KD + unit * D + at_D, mask=inside_D, other=0.0)
     hi_D = weight_D.to(tl.bfloat16)
-    tl.store(hi_KD + position * D + at_D, hi_D, mask=at_D < D)
-    tl.store(lo_KD + position * D + at_D, (weight_D - hi_D.to(tl.float32)).to(tl.bfloat16), mask=at_D < D)
+    tl.store(hi_KD + position * D + at_D, hi_D, mask=inside_D)
+    tl.store(lo_KD + position * D + at_D, (weight_D - hi_D.to(tl.float32)).to(tl.bfloat16), mask=inside_D)
     tl.store(new_bias_K + position, tl.load(bias_K + unit))
     tl.store(new_penalty_K + position, tl.load(penalty_K + unit))
 
 
-def arrange(weights_KD: Tensor, bias_K: Tensor, penalty_K: Tensor, order_K: Tensor) -> Arranged:
+def arrange(weights_KD: Tensor, bias_K: Tensor, penalty_K: Tensor, order_K: Tensor, size: Tensor) -> Arranged:
     """A copy for the sweeps of one step: W to 2^-16 of each weight, c and the penalties as they are."""
     check_readable(weights=weights_KD, bias=bias_K, penalty=penalty_K, order=order_K)
     K, D = weights_KD.shape
     hi_KD, lo_KD = (torch.empty_like(weights_KD, dtype=torch.bfloat16) for _ in range(2))
-    arranged = Arranged(hi_KD, lo_KD, torch.empty_like(bias_K), torch.empty_like(penalty_K))
+    arranged = Arranged(hi_KD, lo_KD, torch.empty_like(bias_K), torch.empty_like(penalty_K), size)
     with torch.cuda.device_of(weights_KD):
         _arrange_kernel[(K,)](weights_KD, bias_K, penalty_K, order_K, *arranged, D, **row_launch(D))
     return arranged
@@ -119,15 +122,16 @@ def arrange(weights_KD: Tensor, bias_K: Tensor, penalty_K: Tensor, order_K: Tens
 
 @jit
 def _activations_kernel(
-    v_BD, hi_KD, lo_KD, bias_K, a_BK, B, K, D, ROWS: constexpr, COLUMNS: constexpr, TERMS: constexpr
+    v_BD, hi_KD, lo_KD, bias_K, size, a_BK, B, K, D, ROWS: constexpr, COLUMNS: constexpr, TERMS: constexpr
 ):
     row_B = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     at_K = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    units = tl.load(size).to(tl.int32)
     a = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for first in range(0, D, TERMS):
+    for first in range(0, tl.where(tl.program_id(1) * COLUMNS < units, D, 0), TERMS):
         at_D = first + tl.arange(0, TERMS)
         inside_BD = (row_B[:, None] < B) & (at_D[None, :] < D)
-        inside_DK = (at_D[:, None] < D) & (at_K[None, :] < K)
+        inside_DK = (at_D[:, None] < D) & (at_K[None, :] < units)
         place_DK = at_K[None, :] * D + at_D[:, None]
         v = tl.load(v_BD + row_B[:, None] * D + at_D[None, :], mask=inside_BD, other=0.0).to(tl.bfloat16)
         a = _plus_product(v, tl.load(hi_KD + place_DK, mask=inside_DK, other=0.0), a)
@@ -145,7 +149,7 @@ def activations(v_BD: Tensor, arranged: Arranged) -> Tensor:
     tile = _tile(ACTIVATION_TILES, B)
     with torch.cuda.device_of(v_BD):
         _activations_kernel[(triton.cdiv(B, tile.rows), triton.cdiv(K, tile.columns))](
-            v_BD, arranged.hi_KD, arranged.lo_KD, arranged.bias_K, a_BK, B, K, D, **_launch(tile)
+            v_BD, arranged.hi_KD, arranged.lo_KD, arranged.bias_K, arranged.size, a_BK, B, K, D, **_launch(tile)
         )
     return a_BK
 
@@ -155,17 +159,18 @@ def activations(v_BD: Tensor, arranged: Arranged) -> Tensor:
 
 @jit
 def _visible_kernel(
-    h_BK, hi_KD, lo_KD, bias_D, u_BD, seed, stream, v_BD, copy_BD, B, K, D,
+    h_BK, hi_KD, lo_KD, size, bias_D, u_BD, seed, stream, v_BD, copy_BD, B, K, D,
     KEYED: constexpr, BY_POINTER: constexpr, ROWS: constexpr, COLUMNS: constexpr, TERMS: constexpr,
 ):  # fmt: skip
     row_B = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     first_column = tl.program_id(1) * COLUMNS
     at_D = first_column + tl.arange(0, COLUMNS)
+    units = tl.load(size).to(tl.int32)
     field = tl.zeros((ROWS, COLUMNS), tl.float32)
-    for first in range(0, K, TERMS):
+    for first in range(0, units, TERMS):
         at_K = first + tl.arange(0, TERMS)
-        inside_BK = (row_B[:, None] < B) & (at_K[None, :] < K)
-        inside_KD = (at_K[:, None] < K) & (at_D[None, :] < D)
+        inside_BK = (row_B[:, None] < B) & (at_K[None, :] < units)
+        inside_KD = (at_K[:, None] < units) & (at_D[None, :] < D)
         place_KD = at_K[:, None] * D + at_D[None, :]
         h = tl.load(h_BK + row_B[:, None] * K + at_K[None, :], mask=inside_BK, other=0.0)
         field = _plus_product(h, tl.load(hi_KD + place_KD, mask=inside_KD, other=0.0), field)
@@ -196,7 +201,7 @@ def visible_sample(
     tile = _tile(VISIBLE_TILES, B)
     with torch.cuda.device_of(h_BK):
         _visible_kernel[(triton.cdiv(B, tile.rows), triton.cdiv(D, tile.columns))](
-            h_BK, arranged.hi_KD, arranged.lo_KD, bias_D, u_BD, seed, stream, out, copy, B, K, D,
+            h_BK, arranged.hi_KD, arranged.lo_KD, arranged.size, bias_D, u_BD, seed, stream, out, copy, B, K, D,
             KEYED=seed is not None, BY_POINTER=isinstance(seed, Tensor), **_launch(tile),
         )  # fmt: skip
 
@@ -220,7 +225,7 @@ def _column_sum(x_RN, at_N, N, R, n_positive, SHARED: constexpr, TERMS: constexp
 
 @jit
 def _gradient_kernel(
-    hi_RK, lo_RK, reach_RK, v_RD, order_K, slope_K, weights_KD, hidden_K, visible_D, R, K, D, n_positive,
+    hi_RK, lo_RK, reach_RK, v_RD, order_K, size, slope_K, weights_KD, hidden_K, visible_D, R, K, D, n_positive,
     ROWS: constexpr, COLUMNS: constexpr, TERMS: constexpr,
 ):  # fmt: skip
     """A tile of the weights' gradient; the last programs along either axis take the biases' instead."""
@@ -230,7 +235,7 @@ def _gradient_kernel(
     unit_K = tl.load(order_K + at_K, mask=at_K < K, other=0)
     if (tl.program_id(0) < last_K) & (tl.program_id(1) < last_D):
         total = tl.zeros((ROWS, COLUMNS), tl.float32)
-        for first in range(0, R, TERMS):
+        for first in range(0, tl.where(tl.program_id(0) * ROWS < tl.load(size), R, 0), TERMS):
             row_R = first + tl.arange(0, TERMS)
             inside_KR = (at_K[:, None] < K) & (row_R[None, :] < R)
             inside_RD = (row_R[:, None] < R) & (at_D[None, :] < D)
@@ -253,12 +258,13 @@ def _gradient_kernel(
 
 
 def gradients(
-    hi_RK: Tensor, lo_RK: Tensor, reach_RK: Tensor | None, v_RD: Tensor, order_K: Tensor, slope_K: Tensor | None,
-    n_positive: int,
+    hi_RK: Tensor, lo_RK: Tensor, reach_RK: Tensor | None, v_RD: Tensor, order_K: Tensor, size: Tensor,
+    slope_K: Tensor | None, n_positive: int,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """The gradients of weights, hidden and visible biases by unit, from what ``fused.phases`` says by position.
 
-    ``v`` is bfloat16, the data's rows before the model's; ``slope`` is d beta / d c by unit, given with ``reach``.
+    ``v`` is bfloat16, the data's rows before the model's; ``hi`` and ``lo`` are 0 from position l = ``size`` on;
+    ``slope`` is d beta / d c by unit, given with ``reach``.
     """
     check_readable(hi=hi_RK, lo=lo_RK, reach=reach_RK, v=v_RD, order=order_K, slope=slope_K)
     (R, K), D = hi_RK.shape, v_RD.shape[1]
@@ -266,7 +272,7 @@ def gradients(
     tile = _tile(GRADIENT_TILES, R)
     with torch.cuda.device_of(v_RD):
         _gradient_kernel[(triton.cdiv(K, tile.rows) + 1, triton.cdiv(D, tile.columns) + 1)](
-            hi_RK, lo_RK, reach_RK, v_RD, order_K, slope_K, weights_KD, hidden_K, visible_D, R, K, D, n_positive,
+            hi_RK, lo_RK, reach_RK, v_RD, order_K, size, slope_K, weights_KD, hidden_K, visible_D, R, K, D, n_positive,
             **_launch(tile),
         )  # fmt: skip
     return weights_KD, hidden_K, visible_D

@@ -27,7 +27,7 @@ from irbm.training.settings import Settings
 
 SEGMENT = 32  # steps between two looks of the host at a device
 CAPACITY_UNIT = 32
-RECORDED_LEAST, RECORDED_GROWTH = 256, 1.25  # of capacities where steps are recorded: each costs a recording
+RECORDED_LEAST = 256  # of capacities where steps are recorded
 DIVERGED = 1e6  # no parameter that means anything is as large
 
 # The first number of a random stream's key after the seed: what the stream is for.
@@ -80,11 +80,8 @@ def _room(size: int) -> int:
 
 
 def _recorded_room(size: int) -> int:
-    """The same out of few, each larger by a factor."""
-    room = RECORDED_LEAST
-    while room < size:
-        room = _room(int(room * RECORDED_GROWTH + 1))
-    return room
+    """The same out of few, because each costs a recording: powers of 2, as wide as kernels take a row to be."""
+    return max(RECORDED_LEAST, 1 << (size - 1).bit_length())
 
 
 @dataclass(frozen=True)
