@@ -169,7 +169,7 @@ def _visible_kernel(
     field = tl.zeros((ROWS, COLUMNS), tl.float32)
     for first in range(0, units, TERMS):
         at_K = first + tl.arange(0, TERMS)
-        inside_BK = (row_B[:, None] < B) & (at_K[None, :] < units)
+        inside_BK = (row_B[:, None] < B) & (at_K[None, :] < K)  # not l, which would keep loads from being wide
         inside_KD = (at_K[:, None] < units) & (at_D[None, :] < D)
         place_KD = at_K[:, None] * D + at_D[None, :]
         h = tl.load(h_BK + row_B[:, None] * K + at_K[None, :], mask=inside_BK, other=0.0)
