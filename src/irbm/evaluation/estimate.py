@@ -151,9 +151,8 @@ def _estimate(
         task = bar.add_task("ln Z: looking for modes", total=math.log2(most / n_points) + 2)
         found_BD = modes.hunt(machine, means_D, examples, noise)
         means_D = found_BD.mean(0) if means_D is None else means_D.to(machine.weights)
-        pilots = [ais.pilot(path, few // PILOT_SHARE, noise) for path in ensemble(machine, [found_BD], means_D, seed)]
-        tried = [p.path.name for p in pilots]
-        pilots = sorted(pilots, key=lambda p: _floor(p.estimate), reverse=True)[:KEPT_PATHS]
+        paths = ensemble(machine, [found_BD], means_D, seed)
+        pilots = _best(paths, few // PILOT_SHARE, noise)
         bar.update(task, advance=1)
         while n_points * n_chains <= most * few:
             rounds.append(_round(pilots, n_points, n_chains, examples, noise))
@@ -162,9 +161,8 @@ def _estimate(
             if found.width <= tol:
                 break
             if len(rounds) <= REFITS:
-                kept = {p.path.name for p in pilots}
                 paths = ensemble(machine, [found_BD, rounds[-1].samples_BD], means_D, seed)
-                pilots = [ais.pilot(path, few // PILOT_SHARE, noise) for path in paths if path.name in kept]
+                pilots = _best(paths, few // PILOT_SHARE, noise)
             else:
                 better = {e.path: e.better for e in rounds[-1].forward}
                 pilots = [p._replace(path=better[p.path.name]) for p in pilots]
@@ -172,7 +170,13 @@ def _estimate(
                 n_points *= 2
             else:
                 n_chains *= 2
-    return verdict(rounds, tried, tol)
+    return verdict(rounds, [path.name for path in paths], tol)
+
+
+def _best(paths: list[Path], n_chains: int, noise: Noise) -> list[Pilot]:
+    """Pilot runs along every path, and of those the ones that are worth most less their errors."""
+    pilots = [ais.pilot(path, n_chains, noise) for path in paths]
+    return sorted(pilots, key=lambda p: _floor(p.estimate), reverse=True)[:KEPT_PATHS]
 
 
 def _longer_pays(rounds: list[Round]) -> bool:
