@@ -36,7 +36,7 @@ FLOAT32_ROUNDING = 2.0**-24
 FOR_STEPS = 0  # the last part of a key, which steps count on from
 RELIABLE_WIDTH = 0.5
 LADDER = 16  # points; as many chains at each as make the others' number in all
-SWEEPS = 200
+SWEEPS = 200  # of tempering, and at least of what the reverse side starts from
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,12 +215,12 @@ def _round(pilots: list[Pilot], n_points: int, n_chains: int, examples: Tensor |
     chains, ladders = _resampled(path, best, n_chains, noise), _resampled(path, best, n_chains // LADDER, noise)
     tempered = temper(path, ais.schedule_from(density, LADDER), ladders.states, SWEEPS, n_chains, noise)
     starts = {
-        "chains": Starts(_mixed(path, chains.states, noise), chains.family_B),
+        "chains": Starts(_mixed(path, chains.states, n_points, noise), chains.family_B),
         "tempering": Starts(tempered.states, ladders.family_B[tempered.column_B]),
     }
     if examples is not None:
         some = _from_examples(path, examples, n_chains, noise)
-        starts["examples"] = Starts(_mixed(path, some.states, noise), some.family_B)
+        starts["examples"] = Starts(_mixed(path, some.states, n_points, noise), some.family_B)
     schedule = schedules[path.name]
     reverse = [(name, ais.reverse(path, schedule, s.states, noise, s.family_B)) for name, s in starts.items()]
     samples_BD = torch.cat([starts[name].states.v_BD for name in ("chains", "tempering")])
@@ -249,9 +249,12 @@ def _from_examples(path: Path, examples: Tensor, n: int, noise: Noise) -> Starts
     return Starts(path.of_machine(v_BD, y_B, noise), rows)
 
 
-def _mixed(path: Path, states: States, noise: Noise) -> States:
-    """The same chains after some sweeps of the machine itself."""
-    v_BD, y_B = path.machine.gibbs(states.v_BD, states.y_B, noise, SWEEPS)
+def _mixed(path: Path, states: States, n_points: int, noise: Noise) -> States:
+    """The same chains after sweeps of the machine itself: as many as the path has points.
+
+    Examples are no samples of the machine before it has forgotten them, and that can take thousands.
+    """
+    v_BD, y_B = path.machine.gibbs(states.v_BD, states.y_B, noise, max(SWEEPS, n_points))
     return path.of_machine(v_BD, y_B, noise)
 
 
