@@ -324,7 +324,7 @@ def a_round(n_points, forward, reverse):
     return Round(n_points, 100, [at(v) for v in forward], [("chains", at(v)) for v in reverse], 0.5, one.states.v_BD)
 
 
-def test_runs_along_a_path_count_together_by_their_work():
+def test_runs_in_one_place_count_together_by_their_work():
     """Where each has its luck, the mean of Z has less: 4 standard errors of it reach less far than those of any."""
     rounds = [a_round(400, [(100.02, 0.04, 60.0)], [100.2]), a_round(800, [(100.0, 0.04, 60.0)], [100.2])]
     found = verdict(rounds, ["test"], 0.1)
@@ -369,7 +369,8 @@ def test_the_largest_forward_value_less_its_errors_is_believed_whatever_its_path
 @pytest.mark.parametrize(("value", "believed"), [(103.0, 99.99), (105.0, 105.0)])
 def test_a_value_of_a_handful_of_chains_is_not_believed_unless_it_is_far_above(value, believed):
     """Four standard errors of one chain are 4 nats: by more than that a value exceeds ln Z once in fifty times."""
-    found = verdict([a_round(400, [(value, 1.0, 1.0), 99.9], [100.1]), a_round(800, [99.99], [100.05])], ["test"], 0.1)
+    rounds = [a_round(400, [(value, 1.0, 1.0), 99.9], [100.1]), a_round(800, [99.99, 99.9], [100.05])]
+    found = verdict(rounds, ["test"], 0.1)
     assert found.value == believed
     assert found.lower <= found.value <= found.upper
     assert found.reliable == (believed == 99.99)
@@ -443,6 +444,40 @@ def test_the_smallest_budgets_are_enough_for_a_bracket(model, budget):
     assert math.isfinite(found.value)
     assert found.lower <= found.value <= found.upper
     assert rounds_of(found)[0] == (max(2, budget), 100)
+
+
+def test_pilots_choose_again_where_bases_are_new_and_then_no_more(monkeypatch):
+    """Whatever path leads them in a round goes on in it."""
+    machine, piloted = as_machine(random_small(np.random.default_rng(0), depth="infinite")), []
+    real = ais.pilot
+
+    def ranked(path, n_chains, noise):
+        found = real(path, n_chains, noise)
+        lucky = len(piloted) % 6 == len(piloted) // 6  # the first of the first six, the second of the next, the third
+        piloted.append(path.name)
+        return found._replace(estimate=replace(found.estimate, value=found.estimate.value + 1000.0 * lucky))
+
+    monkeypatch.setattr(ais, "pilot", ranked)
+    found = estimate(machine, tol=1e-9, budget=8 * record.FIRST_POINTS)
+    names = piloted[:6]
+    assert piloted == names * (1 + record.REFITS)
+    first = [t.name for t in found.trials if t.side == "forward"][:: record.KEPT_PATHS]
+    assert first == [names[0], names[1], names[2], names[2]]
+
+
+@pytest.mark.parametrize("points", [10, 400])
+def test_chains_and_examples_mix_for_as_many_sweeps_as_the_path_has_points(points, monkeypatch):
+    monkeypatch.setattr(record, "FIRST_POINTS", points)
+    machine, sweeps = as_machine(random_small(np.random.default_rng(0), depth="infinite")), []
+    real = Machine.gibbs
+
+    def counted(self, v, y, noise, n_steps):
+        sweeps.append(n_steps)
+        return real(self, v, y, noise, n_steps)
+
+    monkeypatch.setattr(Machine, "gibbs", counted)
+    estimate(machine, examples=torch.ones(3, machine.n_visible), tol=1e-9, budget=points)
+    assert sweeps[1:] == 2 * [max(record.SWEEPS, points)]  # the first is of the search for modes
 
 
 def test_work_doubles_until_the_budget_is_spent():

@@ -222,6 +222,14 @@ def test_padding_to_any_capacity_changes_nothing(small, extra):
             torch.testing.assert_close(after[: len(before)], before, rtol=1e-12, atol=1e-12)
 
 
+def test_a_padded_machine_is_padded_further_and_cut_back_to_itself():
+    machine = as_machine(random_small(np.random.default_rng(0), depth="infinite", labels=2))
+    at_once, cut = machine.with_capacity(40), machine.with_capacity(9).with_capacity(40).with_capacity(4)
+    for name, tensor in machine.with_capacity(9).with_capacity(40).tensors().items():
+        assert torch.equal(tensor, at_once.tensors()[name]), name
+        assert torch.equal(cut.tensors()[name], machine.tensors()[name]), name
+
+
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(smalls())
 def test_a_permuted_order_equals_permuted_parameters(small):

@@ -97,6 +97,7 @@ def test_padding_has_no_part_in_activations_and_visible_units(B, K, D, room, dev
     assert torch.equal(a[:, :K], products.activations(v, copy))
     assert torch.equal(a[:, K:], torch.zeros(B, room, device=device))
     h, bias, u = binary(B, K + room, device=device), uniforms(D, device=device), uniforms(B, D, device=device)
+    h[:, -(-K // 128) * 128 :] = float("nan")  # whole tiles beyond l are not even read
     drawn, alone = (torch.empty(B, D, dtype=torch.bfloat16, device=device) for _ in range(2))
     products.visible_sample(h.bfloat16(), wide, bias, u, out=drawn)
     products.visible_sample(h[:, :K].bfloat16().contiguous(), copy, bias, u, out=alone)
@@ -200,6 +201,8 @@ def test_gradients_are_the_products_of_both_phases(n, N, K, l, D, sloped, device
     size = torch.tensor(l, device=device)
     weights, hidden, visible = products.gradients(hi, lo, reach, v.bfloat16(), order, size, slope, n)
     whole = hi.double() + lo.double()
+    hi[:, -(-l // 64) * 64 :] = float("nan")  # whole tiles beyond l are not even read
+    assert torch.equal(products.gradients(hi, lo, reach, v.bfloat16(), order, size, slope, n)[0], weights)
     by_unit = ops.inverse(order)
     torch.testing.assert_close(weights, (whole.T @ v.double())[by_unit].float(), rtol=1e-5, atol=1e-5)
     true_hidden = whole.sum(0)[by_unit]

@@ -238,6 +238,7 @@ def test_the_host_waits_for_nothing_in_a_step_and_drains_nothing_between_segment
 
 @needs_cuda
 @pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 def test_a_larger_capacity_is_recorded_while_the_device_is_at_work(monkeypatch):
     """The second recording neither waits nor gives memory back, and is of the step."""
     monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
@@ -246,16 +247,22 @@ def test_a_larger_capacity_is_recorded_while_the_device_is_at_work(monkeypatch):
     def grown(kind):
         machine = initial_machine(Infinite(), 40, n_components=150, device="cuda")
         trainer = kind(TrainingState.start(machine, settings, 0), X, settings=settings)
-        capacities = set()
+        rows, capacities = torch.arange(len(X), device="cuda"), set()
         for first in range(0, 4 * SEGMENT, SEGMENT):
             trainer._begin_segment()
             for row in range(first, first + SEGMENT):
-                trainer.step(torch.tensor([row], device="cuda"))
+                trainer.step(rows[row : row + 1])
             capacities.add(trainer.machine.capacity)
             if kind is Trainer:  # the first recording may
+                torch.cuda.set_sync_debug_mode("error")
                 for name in ("synchronize", "empty_cache"):
                     monkeypatch.setattr(torch.cuda, name, lambda name=name: pytest.fail(f"torch.cuda.{name}"))
+        torch.cuda.set_sync_debug_mode("default")
         assert len(capacities) == 2
         return trainer.state
 
-    assert_same_bits(grown(Eager), grown(Trainer))
+    eager = grown(Eager)
+    try:
+        assert_same_bits(eager, grown(Trainer))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")

@@ -5,6 +5,7 @@ one is an upper bound in the same sense only from exact samples of the machine; 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -46,10 +47,10 @@ def forward(path: Path, schedule: Tensor, n_chains: int, noise: Noise) -> Estima
     return _estimate(path, len(schedule), _log_mean(log_w_B), log_w_B, ends, better)
 
 
-def together(runs: list[Estimate]) -> Estimate:
-    """Forward runs along one path as a single estimate, to which each adds as much as its work.
+def together(runs: Sequence[Estimate]) -> Estimate:
+    """Forward runs, along whatever paths, as a single estimate, to which each adds as much as its work.
 
-    Their work is set before they are made, so that the mean stays an unbiased one of Z.
+    How much work they are must not depend on what they find: then the mean stays an unbiased one of Z.
     """
     work_R = torch.tensor([run.n_points * len(run.log_weights) for run in runs], dtype=torch.float64)
     log_z_R = torch.tensor([run.value for run in runs], dtype=torch.float64)

@@ -99,10 +99,10 @@ class Bracket(NamedTuple):
     @classmethod
     def of(cls, rounds: list[Round]) -> "Bracket":
         # Every forward value is a stochastic lower bound: the largest, of whatever path and length, is the one to
-        # believe, less what it may be large by chance. All runs along a path together have less of that.
+        # believe, less what it may be large by chance. All runs in the first place, or the second, have less of that.
         single = [e for r in rounds for e in r.forward]
-        by_path = [[e for e in single if e.path == path] for path in dict.fromkeys(e.path for e in single)]
-        best = max([*single, *(ais.together(runs) for runs in by_path)], key=_floor)
+        by_place = zip(*(r.forward for r in rounds), strict=True)
+        best = max([*single, *(ais.together(runs) for runs in by_place)], key=_floor)
         return cls(best, _floor(best), max(rounds[-1].upper, _ceiling(best)))
 
     @property
@@ -154,11 +154,15 @@ def _estimate(
         paths = ensemble(machine, [found_BD], means_D, seed)
         pilots = _best(paths, few // PILOT_SHARE, noise)
         bar.update(task, advance=1)
-        while n_points * n_chains <= most * few:
+        while True:
             rounds.append(_round(pilots, n_points, n_chains, examples, noise))
             found = Bracket.of(rounds)
             bar.update(task, advance=1, description=f"ln Z in [{found.lower:.2f}, {found.upper:.2f}]")
-            if found.width <= tol:
+            if _longer_pays(rounds):
+                n_points *= 2
+            else:
+                n_chains *= 2
+            if found.width <= tol or n_points * n_chains > most * few:
                 break
             if len(rounds) <= REFITS:
                 paths = ensemble(machine, [found_BD, rounds[-1].samples_BD], means_D, seed)
@@ -166,10 +170,6 @@ def _estimate(
             else:
                 better = {e.path: e.better for e in rounds[-1].forward}
                 pilots = [p._replace(path=better[p.path.name]) for p in pilots]
-            if _longer_pays(rounds):
-                n_points *= 2
-            else:
-                n_chains *= 2
     return verdict(rounds, [path.name for path in paths], tol)
 
 

@@ -101,17 +101,19 @@ class Machine:
 
     def with_capacity(self, capacity: int) -> "Machine":
         """A copy of the machine padded or cut to a capacity, which must hold its l units."""
-        size = int(self.size)
-        if capacity < max(size, 1):
-            raise ValueError(f"capacity must hold the {size} trained units and at least one, got {capacity}")
-        padding = torch.arange(size, capacity, device=self.order.device)
+        kept = self.capacity  # with its padding: to look at l would be to wait for the device
+        if capacity < kept:
+            kept = int(self.size)
+            if capacity < max(kept, 1):
+                raise ValueError(f"capacity must hold the {kept} trained units and at least one, got {capacity}")
+        padding = torch.arange(kept, capacity, device=self.order.device)
         changed: dict[str, Any] = {name: tensor.clone() for name, tensor in self.tensors().items()}
-        changed["order"] = torch.cat([self.order[:size], padding])
+        changed["order"] = torch.cat([self.order[:kept], padding])
         for name in ("weights", "hidden_bias", "label_weights"):
             old = getattr(self, name)
             if old is not None:
                 new = old.new_zeros((capacity, *old.shape[1:]))
-                new[:size] = old[:size]
+                new[:kept] = old[:kept]
                 changed[name] = new
         return replace(self, **changed)
 

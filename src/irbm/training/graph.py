@@ -1,12 +1,19 @@
 """One training step as a CUDA graph: recorded once for a capacity, then replayed with new inputs."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Self
 
 import torch
 from torch import Tensor
 
 from irbm.ops.noise import KeyedStream
+
+
+@cache
+def _recording_stream(device: torch.device) -> torch.cuda.Stream:
+    """One for all graphs: those of a pool share memory by it, and cuBLAS keeps a workspace for each."""
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 class StepGraph:
@@ -24,15 +31,13 @@ class StepGraph:
     ) -> None:
         self._rows = rows.clone()
         self._graph = torch.cuda.CUDAGraph()
-        # Graphs share memory by a pool, if they were recorded on one stream.
         if before is None:
             torch.cuda.empty_cache()
-            self._stream = torch.cuda.Stream(rows.device)  # type: ignore[no-untyped-call]
             pool = torch.cuda.graph_pool_handle()
         else:
-            self._stream, pool = before._stream, before._graph.pool()
+            pool = before._graph.pool()
         noise.rewind()
-        with torch.cuda.stream(self._stream):
+        with torch.cuda.stream(_recording_stream(rows.device)):
             self._graph.capture_begin(pool)
             try:
                 step(self._rows)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from irbm.models import Infinite, Machine
+from irbm.models import Infinite, Machine, sweeps
 from irbm.ops import dispatch
 from irbm.ops.noise import KeyedStream, Noise, stream, uniform_noise
 from irbm.training import chains as chain_starts
@@ -27,7 +27,8 @@ from irbm.training.settings import Settings
 
 SEGMENT = 32  # steps between two looks of the host at a device
 CAPACITY_UNIT = 32
-RECORDED_LEAST = 256  # of capacities where steps are recorded
+# Capacities where steps are recorded: the least, and from one to the next, where padding costs or nearly does not.
+RECORDED_LEAST, RECORDED_GROWTH, UNPADDED_GROWTH = 256, 1.25, 2.0
 DIVERGED = 1e6  # no parameter that means anything is as large
 
 # The first number of a random stream's key after the seed: what the stream is for.
@@ -79,9 +80,12 @@ def _room(size: int) -> int:
     return -(-size // CAPACITY_UNIT) * CAPACITY_UNIT
 
 
-def _recorded_room(size: int) -> int:
-    """The same out of few, because each costs a recording: powers of 2, as wide as kernels take a row to be."""
-    return max(RECORDED_LEAST, 1 << (size - 1).bit_length())
+def _recorded_room(size: int, growth: float) -> int:
+    """The same out of few, because each costs a recording; doubled ones are as wide as kernels take a row to be."""
+    room = RECORDED_LEAST
+    while room < size:
+        room = _room(int(growth * room))
+    return room
 
 
 @dataclass(frozen=True)
@@ -315,7 +319,10 @@ class Trainer:
         """The size may be of a segment ago; a machine larger than it may become stays as it is."""
         grown = size + growth
         most = max(size, min(grown, max(self._taken_up, self.settings.max_components or grown)))
-        return _recorded_room(most) if isinstance(self._noise, KeyedStream) else _room(most)
+        if not isinstance(self._noise, KeyedStream):
+            return _room(most)
+        rows = self._batch_rows + max(self._batch_rows, len(self.state.chains))
+        return _recorded_room(most, UNPADDED_GROWTH if sweeps.suit(self.machine, rows) else RECORDED_GROWTH)
 
     def check_finite(self) -> None:
         """DivergenceError where the parameters, as they are now, have run away."""
