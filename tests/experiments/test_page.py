@@ -9,6 +9,7 @@ from scipy import stats
 from irbm.experiments import page, table1, table2
 from irbm.experiments.lab import Lab
 from irbm.experiments.reproduce import EXPERIMENTS, reproduce
+from irbm.experiments.seen import Seen
 
 README = f"# irbm\n\nbefore\n\n{page.BEGIN}\nold\n{page.END}\n\nafter\n"
 
@@ -118,8 +119,11 @@ def test_what_was_seen_is_said_of_the_picture_that_was_looked_at_alone(root, mon
     found = result("fig8", datasets=["binarized_mnist"], runs=[run, {**run, "regroup": "adaptive"}])
     (root / "results" / "fig8.json").write_text(json.dumps(found))
     for date, said in ((found["date"], True), ("2025-01-01T00:00:00", False)):
-        monkeypatch.setitem(page.SEEN, "fig8", {date: "Strokes, and ones."})
-        assert ("Strokes, and ones." in written(root)[0]) is said
+        monkeypatch.setitem(page.SEEN, "fig8", {date: Seen("agrees, mostly", "Strokes, and ones.")})
+        text = written(root)[0]
+        assert ("Strokes, and ones." in text) is said
+        assert ("agrees, mostly" in text) is said
+        assert text.count("not looked at yet") == len(EXPERIMENTS) - said
 
 
 def test_a_readme_without_the_marks_is_left_alone(root):

@@ -115,7 +115,8 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
         "repetitions in which all candidates took turns. `irbm` is the infinite RBM with random permutation, growth, "
         "AdaGrad, L1 and max-norm, by the trainer's own step; the others are RBMs of a fixed size. The last "
         "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
-        "step, alone, are the floor; on a GPU from a CUDA graph, as the step is. Where a machine is as small as 64 x "
+        "step, alone, are the floor; on a GPU from a CUDA graph, as the step is, and in bfloat16 only: irbm multiplies "
+        "in two bfloat16 parts there, and can be faster than products in float32. Where a machine is as small as 64 x "
         "100, what Python does between kernels is most of a step on a CPU, and plainer libraries are faster.",
     ]
     for result in results:
@@ -147,7 +148,8 @@ def _section(result: dict[str, Any], picture: str | None) -> list[str]:
         f"## {result['hardware']}{threads}",
         "",
         f"{versions}. Commit {result['commit']}, {result['date'][:10]}, seed {result['seed']}; "
-        f"load average {before:.1f} before and {after:.1f} after{_settings(result['environment'])}.{busy}",
+        f"load average {before:.1f} before and {after:.1f} after{_settings(result['environment'])}.{busy}"
+        f"{'' if 'rbms' in result['versions'] else ' `rbms` is not installed there.'}",
         "",
         "| step | who | median | irbm takes of it |",
         "|---|---|---:|---:|",

@@ -76,8 +76,8 @@ def _verdict(result: dict[str, Any], dataset: str) -> str:
     found = [r["mean_log_p_z_up_to_m"] for r in result["runs"] if r["dataset"] == dataset]
     mean = float(np.mean(found))
     agrees = "as far below zero as the paper's" if mean < 0.7 * PAPER[dataset] else "nearer to zero than the paper's"
+    spread = f", between {min(found):.2f} and {max(found):.2f}" if len(found) > 1 else ""
     return (
-        f"On {TITLES[dataset]} the mean over {len(found)} seed{'s' * (len(found) > 1)} is {mean:.2f}, {agrees} "
-        f"{PAPER[dataset]}: of p(z | v) about one part in {np.exp(-mean):,.0f}, in the geometric mean, lies within the "
-        "regrouped units."
+        f"On {TITLES[dataset]} the mean over {len(found)} seed{'s' * (len(found) > 1)} is {mean:.2f}{spread}: {agrees} "
+        f"{PAPER[dataset]}."
     )

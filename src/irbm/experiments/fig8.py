@@ -77,6 +77,7 @@ def section(result: dict[str, Any]) -> str:
         "as in the paper, they differ more from their neighbours" if mean[True] < mean[False] else "unlike the paper"
     )
     words = (
+        "Weights above 0 are red, below 0 blue. "
         f"Filters next to each other correlate by {mean[True]:.3f} with RP and by {mean[False]:.3f} without, over the "
         f"first {SHOWN}: {agrees}."
     )

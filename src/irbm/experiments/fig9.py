@@ -112,7 +112,7 @@ def picture(lab: Lab, result: dict[str, Any]) -> Figure:
         examples, title = load(r["dataset"]), TITLES[r["dataset"]]
         shape = examples.image_shape or (1, -1)
         how = f"{r['n_steps']:,} steps from noise, z = l in the first {r['n_deep']:,}"
-        grids[f"{title}: samples, p(v | h) after\n{how}"] = read(r["images"]).reshape(-1, *shape)
+        grids[f"{title}, {r['model']}: p(v | h) after\n{how}"] = read(r["images"]).reshape(-1, *shape)
         grids[f"{title}: test examples"] = examples.test.X[shown(examples.test.X)].reshape(-1, *shape)
     return plots.image_grids(grids)
 

@@ -194,7 +194,7 @@ def _case_words(found: dict[str, Any]) -> str:
     ]
     return (
         f"- {_case_title(found)}: {sum(map(bool, faults))} of {len(faults)} usual estimates are off: "
-        f"{'; '.join(told)}. Ours {'closes' if ours['reliable'] else 'is **not reliable**'}: "
+        f"{'; '.join(told)}. Ours is **{'' if ours['reliable'] else 'not '}reliable**: "
         f"{found['ours']['reason']}. {found['device']}, commit {found['commit']}."
     )
 
@@ -245,6 +245,8 @@ usual estimate of {NAIVE_POINTS} temperatures and {NAIVE_CHAINS} chains, which h
 |---|---|---|---|---|---|---|---|
 {table}
 
+{_missed(suites)}
+
 - small: up to 16 visible and 300 hidden units, with labels or without, of every depth; sharp, multimodal, with narrow
   modes; and deep traps, whose pattern hardly a chain of the usual estimate ever sees: it is off by
   {_trap_range()} nats there.
@@ -254,11 +256,23 @@ usual estimate of {NAIVE_POINTS} temperatures and {NAIVE_CHAINS} chains, which h
 
 Which forward value to believe: root mean square error in nats, of the largest, of the largest of those with an
 effective sample size of 20 or more, of the one that is largest less four standard errors, and of that one where all
-runs along a path together are a value, too (the one reported):
+runs in the first place together, or in the second, are a value, too (the one reported):
 
 | suite | largest | largest of enough chains | largest less its errors | of runs together, too |
 |---|---|---|---|---|
 {_rules(suites)}"""
+
+
+def _missed(suites: dict[str, Any]) -> str:
+    """What brackets miss, those called reliable among them."""
+    rows = [row for found in suites.values() for row in found["rows"]]
+    missed = [row for row in rows if not row["contained"]]
+    by = max((max(row["exact"] - row["upper"], row["lower"] - row["exact"]) for row in missed), default=0.0)
+    called = sum(row["reliable"] for row in missed)
+    return (
+        f"Of {len(rows)} brackets {len(missed)} miss the truth, by {by:.2f} nats at most; {called} of these are called "
+        "reliable."
+    )
 
 
 def _rules(suites: dict[str, Any]) -> str:
@@ -279,7 +293,11 @@ time for. Annealed importance sampling walks chains from a distribution whose su
 their weights. The average is right in expectation, but it is made of the few chains that found the heavy states: where
 none did, every chain agrees with every other on a value that is too small, and the likelihood looks too good. Going
 back the other way, from samples of the machine, gives a value that is too large where it is wrong. `irbm` reports both
-as a bracket, with a verdict and the reason for it; `irbm evaluate` exits with status 3 where the verdict is no."""
+as a bracket, with a verdict and the reason for it; `irbm evaluate` exits with status 3 where the verdict is no.
+
+*Reliable* means: a bracket of at most half a nat, an effective sample size of 20 or more, paths of 100 points or more,
+and no forward value above what the reverse ones allow ([the rule](decisions/005-bracket.md)). `tol` only says when to
+stop: a bracket that is still wider than that at the end of the budget may be reliable."""
 
 CLOSING = """## What is done against it
 
@@ -292,11 +310,12 @@ CLOSING = """## What is done against it
   begin with hidden units that know nothing of it, which is where the usual paths lose the weight of a trained machine.
 - Paths with z free, with z drawn deep by a weak pull that fades, and with z clamped to its deepest and let go in the
   last step: that one comes to deep modes from anywhere, where free z stays in the noise. Pilot runs decide which two go
-  on. The value is the forward one, of a run or of all runs along a path together, that is largest less four standard
-  errors, and that is the lower end of the bracket.
+  on, and decide again when samples of the machine are added. The value is the forward one, of a run or of all runs in
+  one of the two places together, that is largest less four standard errors, and that is the lower end of the bracket.
 - Schedules and the weights of the base's parts come from earlier, separate runs, so that every forward value is a
   lower bound in expectation.
-- Reverse runs start from resampled and mixed chains, from parallel tempering and from examples. The upper end is the
+- Reverse runs start from resampled chains and from examples, both after as many sweeps of the machine as the path has
+  points, and from parallel tempering. The upper end is the
   value of the most independent chains plus four standard errors, or more where another kind of start says more. Samples
   that descend from one chain count as one. It is evidence, not proof: a narrow mode that no chain has found is
   invisible to both sides, which is why `reason` says what was tried.

@@ -76,7 +76,8 @@ def page(results: list[dict[str, Any]]) -> str:
         "Infinite RBMs trained with random permutation (RP) and without, at equal epochs; figures are written by",
         "`python -m irbm.experiments.regrouping DATASET` into `results/`. ln Z by annealing, with its bracket",
         "and verdict as they were at the commit named;",
-        "likelihoods are nats per test example, in parentheses where they are not reliable. Correlation is the mean",
+        "likelihoods are nats per test example, in parentheses where they are not reliable. Width is the bracket's,",
+        "in nats. Correlation is the mean",
         f"|correlation| of filters next to each other; M lies {MARGIN} below the mean likeliest z.",
     ]
     for result in results:
@@ -87,12 +88,30 @@ def page(results: list[dict[str, Any]]) -> str:
             "",
             f"{result['note'].rstrip('.')}. Settings: {settings}. On {result['device']}, commit {result['commit']}.",
             "",
-            "| training | seed | l | N_h | test log-likelihood | bracket | verdict | correlation | ln p(z ≤ M) |",
+            "| training | seed | l | N_h | test log-likelihood | width | verdict | correlation | ln p(z ≤ M) |",
             "|---|---|---|---|---|---|---|---|---|",
             *(_page_row(r) for r in sorted(result["runs"], key=lambda r: (r["regroup"] is None, r["seed"]))),
             *(_page_means(result["runs"], regroup) for regroup in ("adaptive", None)),
+            "",
+            _findings(result["runs"]),
         ]
     return "\n".join(lines) + "\n"
+
+
+def _findings(runs: list[dict[str, Any]]) -> str:
+    """How training with regrouping differs, seed by seed."""
+    ways = [{r["seed"]: r for r in runs if (r["regroup"] is None) == ordinary} for ordinary in (False, True)]
+    both = sorted(set(ways[0]) & set(ways[1]))
+
+    def more(name: str) -> int:
+        return sum(ways[0][seed][name] > ways[1][seed][name] for seed in both)
+
+    alike = [np.mean([r["neighbour_correlation"] for r in way.values()]) for way in ways]
+    return (
+        f"Of {len(both)} seeds RP has the higher likelihood in {more('test_log_likelihood')}, by value, and more units "
+        f"in {more('n_components')}. Neighbouring filters correlate by {alike[0]:.2f} with RP and by "
+        f"{alike[1]:.2f} without."
+    )
 
 
 def _page_row(r: dict[str, Any]) -> str:

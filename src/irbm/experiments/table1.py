@@ -6,6 +6,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from irbm import plots
+from irbm.evaluation.estimate import DEFAULT_BUDGET
 from irbm.experiments import frank_wolfe, paper
 from irbm.experiments.choice import Choice, Chosen, choose, choose_all
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
@@ -223,6 +224,8 @@ def _ways(result: dict[str, Any]) -> dict[str, list[str]]:
         epochs = sorted({looked["epoch"] for r in rows for looked in r["validation"]})
         most, fewest = max(r["budget"] for r in rows), result["effort"][name]["choice_budget"]
         how = HOW.format(epochs=", ".join(map(str, epochs)), choice_budget=fewest, most=most)
+        if most < DEFAULT_BUDGET:
+            how += f" That is less than the default of {DEFAULT_BUDGET}: with more the brackets would be narrower."
         found.setdefault(how, []).append(name)
     return found
 
@@ -254,9 +257,14 @@ def _cells(r: dict[str, Any]) -> list[str]:
         f"{r['effective_size']:.0f}",
         f"{r['epoch']} of {r['epochs']}",
         *judged(test),
-        "" if nats is None else f"{nats:g}" + (f" ({size})" if size else ""),
-        "" if nats is None else f"{test['value'] - nats:+.2f}",
+        "" if nats is None else f"{_about(r)}{nats:g}" + (f" ({size})" if size else ""),
+        "" if nats is None else f"{_about(r)}{test['value'] - nats:{'+.0f' if _about(r) else '+.2f'}}",
     ]
+
+
+def _about(r: dict[str, Any]) -> str:
+    """The paper cites what greedy units reach as approximate."""
+    return "≈ " if r["model"] == GREEDY else ""
 
 
 def _rate_and_l1(settings: dict[str, Any]) -> str:
