@@ -4,7 +4,6 @@
 """
 
 import csv
-import importlib.metadata
 import itertools
 import json
 import math
@@ -499,7 +498,7 @@ def test_help_says_where_to_begin(irbm_):
 def test_the_version_needs_no_command(irbm_):
     outcome = irbm_("--version")
     assert outcome.status == 0
-    assert outcome.out == f"irbm {importlib.metadata.version('irbm')}\n"
+    assert outcome.out == f"irbm {irbm.__version__}\n"
 
 
 def test_usage_errors_have_status_2(irbm_):

@@ -1,5 +1,6 @@
 """The command line: ``irbm``, a file a command."""
 
+import importlib.metadata
 import sys
 from typing import Annotated
 
@@ -10,7 +11,6 @@ from rich.markup import escape
 from irbm.cli import bench, data, demo, evaluate, report, reproduce, sample, train
 from irbm.cli.console import say
 from irbm.training import DivergenceError
-from irbm.version import __version__
 
 app = typer.Typer(
     help="Restricted Boltzmann machines that choose their own size.",
@@ -24,7 +24,7 @@ app = typer.Typer(
 
 def show_version(asked: bool) -> None:
     if asked:
-        say(f"irbm {__version__}")
+        say(f"irbm {importlib.metadata.version('irbm')}")
         raise typer.Exit
 
 
