@@ -28,6 +28,8 @@ import irbm.report
 from irbm import cli, data
 from irbm.data import sources
 from irbm.evaluation import ais, estimate, modes, partition
+from irbm.experiments.paper import BOTH
+from irbm.experiments.reproduce import EXPERIMENTS
 from irbm.runs import Run, interruptible
 from irbm.training import checkpoint
 
@@ -479,6 +481,24 @@ def test_help_teaches_with_an_example(irbm_, command):
 def test_help_tells_the_defaults(irbm_):
     assert "[infinite]" in irbm_("train", "--help").out
     assert f"[{cli.demo.DEMO_RUN}, " in irbm_("demo", "--help").out
+
+
+def test_help_says_what_each_experiment_is(irbm_):
+    said = re.sub(r"[^\w|]+", " ", irbm_("reproduce", "--help").out)
+    for name in EXPERIMENTS:
+        assert re.search(rf"\b{name} (and )?[a-z]", said), name
+    for dataset in BOTH:
+        assert dataset in said
+
+
+def test_help_says_where_to_begin(irbm_):
+    assert "Begin with: irbm demo" in irbm_("--help").out
+
+
+def test_the_version_needs_no_command(irbm_):
+    outcome = irbm_("--version")
+    assert outcome.status == 0
+    assert outcome.out == f"irbm {irbm.__version__}\n"
 
 
 def test_usage_errors_have_status_2(irbm_):

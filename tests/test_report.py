@@ -2,6 +2,7 @@
 
 import base64
 import io
+import itertools
 import json
 from html.parser import HTMLParser
 
@@ -396,3 +397,70 @@ def test_every_path_and_start_has_a_mark_of_its_own():
     for line in lines:
         assert [round(x) for x in line.get_xdata()] == [0, 1]
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["500\n400", "1000\n400"]
+
+
+def test_estimates_go_from_short_paths_to_long_ones_and_the_bracket_is_written():
+    trials = [
+        {"side": "forward", "name": "a", "n_points": points, "n_chains": chains, "value": float(points), "stderr": 0.1}
+        for points, chains in ((1000, 100), (3000, 100), (500, 400), (1000, 400))
+    ]
+    axes = plots.annealing(trials, 6.5, 7.5).axes[0]
+    (bars,) = axes.containers
+    assert [value for _, value in sorted(zip(*bars[0].get_data(), strict=True))] == [500, 1000, 1000, 3000]
+    assert [tick.get_text().split("\n")[0] for tick in axes.get_xticklabels()] == ["500", "1000", "1000", "3000"]
+    assert "bracket: 6.50 to 7.50" in legend_of(axes)
+
+
+# -- pictures of experiments --------------------------------------------------------------------------------
+
+
+def legend_of(place):
+    return [text.get_text() for text in place.get_legend().get_texts()]
+
+
+@pytest.mark.parametrize(("l", "regrouped"), [(1522, 1050), (1079, 971), (200, 150), (14, 9), (61, 0), (5, 5)])
+def test_no_bar_of_depths_lies_on_both_sides_of_what_was_regrouped(l, regrouped):
+    counts = np.random.default_rng(0).integers(1, 50, l)
+    bars = plots.depth_histograms({"": (counts, regrouped)}).axes[0].patches
+    below = sum(bar.get_height() for bar in bars if bar.get_x() + bar.get_width() <= regrouped + 0.5)
+    above = sum(bar.get_height() for bar in bars if bar.get_x() >= regrouped + 0.5)
+    assert (below, above) == (counts[:regrouped].sum(), counts[regrouped:].sum())
+    assert len(bars) <= 62
+
+
+def test_labels_of_errors_do_not_touch():
+    errors = np.array([[0.5, 0.03], [0.4, 0.035]])
+    figure = plots.error_curves({"": {"with RP": errors, "without RP": errors / 2}})
+    figure.draw_without_rendering()
+    axis = figure.axes[0].yaxis
+    bottom, top = axis.get_view_interval()
+    ticks = [tick for tick in (*axis.get_major_ticks(), *axis.get_minor_ticks()) if bottom <= tick.get_loc() <= top]
+    labels = [tick.label1 for tick in ticks if tick.label1.get_text()]
+    shown = sorted((label.get_window_extent() for label in labels), key=lambda box: box.y0)
+    assert len(shown) > 3
+    assert all(low.y1 < high.y0 for low, high in itertools.pairwise(shown))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        ((True, True), ["value, with bracket"]),
+        ((True, False), ["value, with bracket", "not reliable"]),
+        ((False, False), ["value, with bracket; not reliable"]),
+    ],
+)
+def test_the_legend_of_verdicts_has_those_that_occur(verdicts, said):
+    points = [
+        plots.Valued(beta, -90.0 * beta, -91.0 * beta, -89.0 * beta, sure, 100 / beta)
+        for beta, sure in zip((1.01, 1.5), verdicts, strict=True)
+    ]
+    figure = plots.sensitivity({"a": points}, "β")
+    upper, lower = figure.axes
+    brackets, marks = upper.lines[::2], upper.lines[1::2]
+    assert [(*line.get_xdata(), *line.get_ydata()) for line in brackets] == [
+        (p.x, p.x, p.lower, p.upper) for p in points
+    ]
+    assert [(*line.get_xdata(), *line.get_ydata()) for line in marks] == [(p.x, p.value) for p in points]
+    assert [line.get_markerfacecolor() != "white" for line in marks] == list(verdicts)
+    np.testing.assert_array_equal(lower.lines[0].get_ydata(), [p.effective_size for p in points])
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == said

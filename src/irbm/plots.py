@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, NullFormatter, ScalarFormatter, StrMethodFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, ScalarFormatter, StrMethodFormatter
 from numpy.typing import NDArray
 
 DPI = 160
@@ -139,7 +140,7 @@ def curves(rows: Sequence[Mapping[str, float]]) -> Figure:
 
 
 def growth(panels: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
-    """l after each epoch: a panel for each name, a line for each way to train, (seeds, epochs), with its spread."""
+    """l after each epoch: a panel for each name, a line for each way to train, (seeds, epochs), with one sd."""
     figure = Figure(figsize=(WIDTH, 3.0), facecolor="white", layout="constrained")
     for axes, (title, lines) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
         for number, (name, sizes) in enumerate(lines.items()):
@@ -148,7 +149,8 @@ def growth(panels: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
             mean, spread = sizes.mean(0), sizes.std(0, ddof=min(1, len(sizes) - 1))
             axes.plot(epoch, mean, color=colour, label=name, linewidth=1.6, marker="o" if len(epoch) == 1 else None)
             axes.fill_between(epoch, mean - spread, mean + spread, color=colour, alpha=0.15, linewidth=0)
-        _label(axes, title, "epoch", "hidden units $l$")
+        spread_out = any(len(sizes) > 1 for sizes in lines.values())
+        _label(axes, title, "epoch", "hidden units $l$; band: 1 sd" if spread_out else "hidden units $l$")
         _plain_axes(axes)
         axes.legend(title="$M_t$", title_fontsize=8, frameon=False, fontsize=8, labelcolor=INK)
     return figure
@@ -226,10 +228,12 @@ def error_curves(panels: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
         axes.set_yscale("log")
         _label(axes, title, "epoch", "validation error, %" if axes is grid[0] else "")
         axes.yaxis.set_major_formatter(ScalarFormatter())
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5, 7)))  # labels of 8 and 9 would touch that of 10
         axes.yaxis.set_minor_formatter(ScalarFormatter())
         axes.tick_params(axis="y", which="minor", labelsize=7, colors=FAINT)
         _plain_axes(axes, zero=False)
-    grid[-1].legend(frameon=False, fontsize=8, labelcolor=INK)
+    legend = {"title": "mean; band: range", "title_fontsize": 8} if len(errors) > 1 else {}
+    grid[-1].legend(frameon=False, fontsize=8, labelcolor=INK, **legend)
     return figure
 
 
@@ -305,14 +309,20 @@ def depth_histograms(panels: Mapping[str, tuple[NDArray[Any], int]]) -> Figure:
         first = max(
             0, min(regrouped, int(np.flatnonzero(counts)[0])) - l // 20
         )  # what is empty on the left is left out
-        edges = np.linspace(first + 0.5, l + 0.5, min(60, l - first) + 1)
-        axes.hist(np.arange(1, l + 1), edges, weights=counts, color=BLUE)
+        axes.hist(np.arange(1, l + 1), _edges(first, regrouped, l), weights=counts, color=BLUE)
         axes.axvline(regrouped + 0.5, color=VERMILION, linestyle="--", linewidth=1.2, label=f"$M_T$ = {regrouped}")
         axes.axvline(l + 0.5, color=INK, linewidth=0.8, label=f"$l$ = {l}")
         _label(axes, title, "$z_m$", "test examples")
         _plain_axes(axes)
         axes.legend(frameon=False, fontsize=8, labelcolor=INK)
     return figure
+
+
+def _edges(first: int, regrouped: int, l: int) -> NDArray[np.float64]:
+    """Edges of about 60 bins of z in first + 1..l, one of them between M and M + 1: no bar lies on both sides."""
+    width = -(-(l - first) // 60)
+    edges = np.arange(regrouped - width * -(-(regrouped - first) // width), l + width, width)
+    return np.unique(edges.clip(first, l)) + 0.5
 
 
 def depth_panels(panels: Mapping[str, tuple[NDArray[Any], int]], columns: int) -> Figure:
@@ -329,12 +339,13 @@ def depth_panels(panels: Mapping[str, tuple[NDArray[Any], int]], columns: int) -
         scale = max(float(np.quantile(p_z.max(1), 0.9)), 1e-6)
         axes.imshow(p_z, aspect="auto", extent=(0.5, l + 0.5, n + 0.5, 0.5), cmap="GnBu", vmin=0, vmax=scale)
         axes.axvline(l + 0.5, color=INK, linewidth=0.8)
+        axes.text(l + 0.5, 0.98 * n, " $l$", color=INK, fontsize=9, va="bottom")
         if regrouped:
             axes.axvline(regrouped + 0.5, color=VERMILION, linestyle="--", linewidth=1.2)
             axes.text(regrouped, 0.98 * n, "$M_T$ ", color=VERMILION, fontsize=9, ha="right", va="bottom")
         _label(axes, title, "z", "examples, by likeliest z")
         axes.set_title(title, fontsize=9, color=INK, loc="left")
-        axes.set_xlim(0.5, 1.03 * l)
+        axes.set_xlim(0.5, 1.06 * l)
         axes.set_yticks([])
     return figure
 
@@ -364,13 +375,13 @@ def cumulative_depth(panels: Mapping[str, tuple[NDArray[Any], int]]) -> Figure:
 
 
 def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, exact: float | None = None) -> Figure:
-    """Forward and reverse estimates of ln Z, with 4 standard errors, round by round; the bracket.
+    """Forward and reverse estimates of ln Z, with 4 standard errors, from short paths to long ones; the bracket.
 
     A side has a colour, and each of its paths or starts a marker of its own.
     """
     figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
     axes = figure.add_subplot()
-    rounds = list(dict.fromkeys((t["n_points"], t["n_chains"]) for t in trials))
+    rounds = sorted({(t["n_points"], t["n_chains"]) for t in trials})
     names = list(dict.fromkeys((t["side"], t["name"]) for t in trials))
     markers = {side: iter(shapes) for side, (_, shapes) in MARKERS.items()}
     for number, (side, name) in enumerate(names):
@@ -388,12 +399,14 @@ def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, e
             capsize=2,
             markersize=6,
         )
-    axes.axhspan(lower, upper, color=GREEN, alpha=0.15, linewidth=0, label="bracket")
+    # Beside estimates that are far off a bracket is thin: its edges are drawn, and its ends written.
+    face, edge = to_rgba(GREEN, 0.2), to_rgba(GREEN, 0.8)
+    axes.axhspan(lower, upper, facecolor=face, edgecolor=edge, label=f"bracket: {lower:.2f} to {upper:.2f}")
     if exact is not None:
-        axes.axhline(exact, color=INK, linewidth=1, label="exact")
+        axes.axhline(exact, color=INK, linewidth=1, linestyle=":", label=f"exact: {exact:.2f}")
     axes.set_xlim(-0.5, len(rounds) - 0.5)
     axes.set_xticks(range(len(rounds)), [f"{points}\n{chains}" for points, chains in rounds])
-    _label(axes, "Estimates of ln Z", "points of the path; chains", "ln Z")
+    _label(axes, "Estimates of ln Z", "points of the path, and chains below", "ln Z; bars: 4 standard errors")
     axes.legend(fontsize=7, frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
     return figure
 
@@ -416,7 +429,9 @@ def likelihood_curves(lines: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figur
         axes.plot([p["epoch"] for p in unsure], [p["value"] for p in unsure], marker=marker, **hollow)
     _label(axes, "", "epoch", "mean test log-likelihood, nats")
     _plain_axes(axes, zero=False)
-    axes.legend(frameon=False, fontsize=8, labelcolor=INK, title="hollow: not reliable", title_fontsize=8)
+    sure = all(p["reliable"] for points in lines.values() for p in points)
+    title = "band: bracket" if sure else "band: bracket\nhollow: not reliable"
+    axes.legend(frameon=False, fontsize=8, labelcolor=INK, title=title, title_fontsize=8)
     return figure
 
 
@@ -448,12 +463,49 @@ def comparison(panels: Mapping[str, Sequence[Compared]], label: str, ours: str =
         _label(axes, title, label, "")
         axes.grid(axis="x", color=GAP, linewidth=0.6, alpha=0.6)
         axes.spines[["top", "right"]].set_visible(False)
-    keys = [Line2D([], [], color=BLUE, marker="o", linewidth=2.5, label=ours)]
-    if not all(row.reliable for row in every):
-        keys.append(
-            Line2D([], [], color=BLUE, marker="o", markerfacecolor="white", linewidth=2.5, label="not reliable")
-        )
+    keys = _verdict_keys([row.reliable for row in every], ours)
     if any(row.other is not None for row in every):
         keys.append(Line2D([], [], color=VERMILION, marker="x", linestyle="none", label="the paper's"))
     figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False, fontsize=8, labelcolor=INK)
+    return figure
+
+
+def _verdict_keys(verdicts: Sequence[bool], name: str) -> list[Line2D]:
+    """Entries of a legend, for those kinds of points alone that occur."""
+    kinds = {name: BLUE} if any(verdicts) else {}
+    if not all(verdicts):
+        kinds["not reliable" if kinds else f"{name}; not reliable"] = "white"
+    style: dict[str, Any] = {"color": BLUE, "marker": "o", "linewidth": 2.5}
+    return [Line2D([], [], markerfacecolor=face, label=label, **style) for label, face in kinds.items()]
+
+
+class Valued(NamedTuple):
+    """A likelihood with its bracket and verdict, and the effective size, at a value of a setting."""
+
+    x: float
+    value: float
+    lower: float
+    upper: float
+    reliable: bool
+    effective_size: float
+
+
+def sensitivity(panels: Mapping[str, Sequence[Valued]], label: str) -> Figure:
+    """Likelihoods with brackets (hollow: not reliable), and sizes below them, over a setting: a column each."""
+    figure = Figure(figsize=(WIDTH, 4.2), facecolor="white", layout="constrained")
+    grid = figure.subplots(2, len(panels), squeeze=False, sharex=True, height_ratios=[2, 1])
+    for (upper, lower), (title, points) in zip(grid.T, panels.items(), strict=True):
+        for p in points:
+            # Caps wider than the mark show brackets that are shorter than it.
+            upper.plot([p.x, p.x], [p.lower, p.upper], "_-", color=BLUE, linewidth=1.2, markersize=12)
+            upper.plot(p.x, p.value, "o", color=BLUE, markerfacecolor=BLUE if p.reliable else "white", markersize=4.5)
+        lower.plot([p.x for p in points], [p.effective_size for p in points], "s", color=INK, markersize=5)
+        _label(upper, title, "", "mean test log-likelihood, nats" if upper is grid[0, 0] else "")
+        _label(lower, "", label, "effective size $N_h$" if lower is grid[1, 0] else "")
+        for axes in (upper, lower):
+            _plain_axes(axes, zero=axes is lower)
+            axes.set_xticks(sorted({p.x for p in points}))
+    verdicts = [p.reliable for points in panels.values() for p in points]
+    keys = _verdict_keys(verdicts, "value, with bracket")
+    figure.legend(handles=keys, loc="outside lower center", ncols=2, frameon=False, fontsize=8, labelcolor=INK)
     return figure

@@ -1,5 +1,6 @@
 """The command line: ``irbm``, a file a command."""
 
+import importlib.metadata
 import sys
 from typing import Annotated
 
@@ -8,10 +9,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from irbm.cli import bench, data, demo, evaluate, report, reproduce, sample, train
+from irbm.cli.console import say
 from irbm.training import DivergenceError
 
 app = typer.Typer(
     help="Restricted Boltzmann machines that choose their own size.",
+    epilog="Begin with: irbm demo",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -19,8 +22,19 @@ app = typer.Typer(
 )
 
 
+def show_version(asked: bool) -> None:
+    if asked:
+        say(f"irbm {importlib.metadata.version('irbm')}")
+        raise typer.Exit
+
+
 @app.callback()
-def options(debug: Annotated[bool, typer.Option("--debug", help="Show a traceback on errors.")] = False) -> None:
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback on errors.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=show_version, is_eager=True)
+    ] = False,
+) -> None:
     """Restricted Boltzmann machines that choose their own size."""
 
 

@@ -15,12 +15,14 @@ from irbm.experiments.results import write_json
 def bench(
     device: Annotated[str, typer.Option(help=escape("cpu or cuda. [the GPU where there is one]"))] = "",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every figure to this file.")] = None,
-    scaling: Annotated[bool, typer.Option("--scaling", help="Also series over each size: long.")] = False,
-    repetitions: Annotated[int, typer.Option(help="Repetitions, whose median counts.")] = 15,
+    scaling: Annotated[bool, typer.Option("--scaling", help="Also series over each size, which takes longer.")] = False,
+    repetitions: Annotated[int, typer.Option(help="Repetitions, whose median counts; time goes with them.")] = 15,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Time a training step and an annealing step beside their matrix products and other RBMs.
+
+    Some five minutes on a small CPU; nothing else should run meanwhile.
 
     Examples: irbm bench --device cpu
 

@@ -21,10 +21,21 @@ def evaluate(
     part: Annotated[str, typer.Option("--data", help="The split to judge by: train, validation or test.")] = "test",
     tol: Annotated[float, typer.Option(help="Try to close the bracket of ln Z to so many nats.")] = 0.1,
     budget: Annotated[
-        int | None, typer.Option(help=escape("Points of the longest annealing path. [8000]"), show_default=False)
+        int | None,
+        typer.Option(
+            help=escape(
+                "Points of the longest annealing path, and with them the time. 1000: a first look; 32000 where it is "
+                "not reliable. [8000]"
+            ),
+            show_default=False,
+        ),
     ] = None,
     permutations: Annotated[
-        int, typer.Option(help="Average p(v) over so many orders of the hidden units too (infinite models).")
+        int,
+        typer.Option(
+            help="Average p(v) over so many orders of the hidden units too (infinite models); each costs an "
+            "estimate of its own."
+        ),
     ] = 0,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
 ) -> None:

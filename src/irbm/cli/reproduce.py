@@ -9,26 +9,52 @@ from rich.markup import escape
 from irbm.cli.console import INTERRUPTED, say
 from irbm.estimators.base import check_count, choose_device
 
+WHAT = (
+    "table1 likelihoods, table2 errors, fig4 growth, fig5 and fig6 p(z|v), fig7 regularisation, fig8 filters, "
+    "fig9 samples, fig10 depths, fig11 speed, beta the cost of a unit, or all."
+)
+
 
 def reproduce_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="fig4 to fig11, table1, table2, beta, or all.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help=WHAT)],
     quick: Annotated[
-        bool, typer.Option("--quick", help="The bundled digits, in seconds; written to OUT/quick.")
+        bool,
+        typer.Option(
+            "--quick",
+            help="The bundled digits, under a minute each: shows that it runs and what comes out, and is no evidence "
+            "for the paper. Written to OUT/quick.",
+        ),
     ] = False,
-    dataset: Annotated[str | None, typer.Option(help="One of the experiment's data sets alone.")] = None,
-    only: Annotated[str | None, typer.Option(help="Some rows of a table, with commas.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="With commas; by default the experiment's own.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(help="One data set alone: binarized_mnist or caltech101_silhouettes.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help='Some rows of table1, table2 or fig7 alone, with commas, such as "iRBM RP,RBM" of table1.'),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="With commas, such as 0,1,2; by default the experiment's own.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Train for at most so many, to try things out.")] = None,
     budget: Annotated[
-        int | None, typer.Option(help="Points of annealing for table 1's last estimates; more repeats them alone.")
+        int | None,
+        typer.Option(
+            help=escape(
+                "Points of the longest annealing path of table1's last estimates, which alone are then repeated. "
+                "Larger costs time in proportion. [4000]"
+            )
+        ),
     ] = None,
     device: Annotated[str | None, typer.Option(help=escape("cpu or cuda. [the GPU where there is one]"))] = None,
     out: Annotated[Path, typer.Option(help="The folder for results, pictures and trainings.")] = Path("results"),
-    jobs: Annotated[int, typer.Option(help="Trainings at the same time.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Trainings at the same time: several fill a GPU better.")] = 1,
 ) -> None:
     """Reproduce a figure or a table of the paper: OUT/NAME.json and OUT/NAME.png.
 
     Stopped and started again it goes on where it was; trainings that figures share happen once.
+
+    On a GPU most take minutes; table1, table2 and fig7 an hour or two each.
+    docs/results.md says of each how long it took.
 
     Examples: irbm reproduce table1 --dataset caltech101_silhouettes --only "iRBM RP"
 

@@ -46,37 +46,84 @@ def train(
     task: Annotated[str | None, _option("density, or classify, for data with labels. [density]", "Model")] = None,
     model: Annotated[str | None, _option("infinite, ordered or fixed (the classic RBM). [infinite]", "Model")] = None,
     n_components: Annotated[int | None, _option("Size of an ordered or fixed model. [256]", "Model")] = None,
-    max_components: Annotated[int | None, _option("Growth of an infinite model stops there.", "Model")] = None,
-    beta: Annotated[float | None, _option("Cost of a hidden unit; > 1 for infinite. [1.01]", "Model")] = None,
-    penalty: Annotated[str | None, _option("constant or softplus. [constant]", "Model")] = None,
+    max_components: Annotated[
+        int | None, _option("Growth of an infinite model stops there, to bound time and memory. [none]", "Model")
+    ] = None,
+    beta: Annotated[
+        float | None, _option("Cost of a hidden unit; > 1 for infinite. 1.1 grows a smaller machine. [1.01]", "Model")
+    ] = None,
+    penalty: Annotated[
+        str | None,
+        _option("What a unit costs: the same for all (constant) or by its bias (softplus). [constant]", "Model"),
+    ] = None,
     binarize: Annotated[float | None, _option("Map values above it to 1, for your own files.", "Training")] = None,
-    n_iter: Annotated[int | None, _option("Passes over the data. [50]", "Training")] = None,
+    n_iter: Annotated[
+        int | None, _option("Passes over the data; a thousand examples want a hundred and more. [50]", "Training")
+    ] = None,
     seed: Annotated[int | None, _option("Seed of everything random. [0]", "Training")] = None,
     device: Annotated[str | None, _option("cpu or cuda; by default the GPU where there is one.", "Training")] = None,
-    batch_size: Annotated[int | None, _option("Examples a step. [100]", "Training")] = None,
-    learning_rate: Annotated[float | None, _option("Global rate. [0.05]", "Training")] = None,
-    optimizer: Annotated[str | None, _option("adagrad, constant or decay. [adagrad]", "Training")] = None,
-    momentum: Annotated[bool | None, _option("Momentum that rises with a unit's age. [no]", "Training")] = None,
-    l1: Annotated[float | None, _option("L1 penalty. [0.0001]", "Training")] = None,
-    l2: Annotated[float | None, _option("L2 penalty. [0]", "Training")] = None,
+    batch_size: Annotated[
+        int | None, _option("Examples a step; fewer where examples are few. [100]", "Training")
+    ] = None,
+    learning_rate: Annotated[
+        float | None,
+        _option("Global rate. Lower it where training diverges; 0.1 or 0.2 for a small data set. [0.05]", "Training"),
+    ] = None,
+    optimizer: Annotated[
+        str | None,
+        _option(
+            "The rule for the rate: adagrad, the same for all (constant), or falling with the steps (decay). [adagrad]",
+            "Training",
+        ),
+    ] = None,
+    momentum: Annotated[
+        bool | None, _option("Momentum that rises with a unit's age; meant for constant and decay. [no]", "Training")
+    ] = None,
+    l1: Annotated[
+        float | None,
+        _option(
+            "Brings weights to exactly zero: more gives smaller, sparser machines. 0.001 for few examples. [0.0001]",
+            "Training",
+        ),
+    ] = None,
+    l2: Annotated[
+        float | None,
+        _option("Shrinks all weights in proportion: 0.0001, with --l1 0. L1 served the paper better. [0]", "Training"),
+    ] = None,
     max_norm: Annotated[
-        str | None, _option("Bound on a row's norm, or none. [10]", "Training", parser=parse_optional)
+        str | None, _option("Bound on the norm of a unit's weights, or none. [10]", "Training", parser=parse_optional)
     ] = None,
     regroup: Annotated[
         str | None,
-        _option("Random permutation: adaptive, a fraction, or none. [adaptive]", "Training", parser=parse_regroup),
+        _option(
+            "Random permutation, how many units a step mixes: adaptive (the paper's schedule), a fraction "
+            "below 0.8, or none (the ordinary infinite RBM). [adaptive]",
+            "Training",
+            parser=parse_regroup,
+        ),
     ] = None,
     objective: Annotated[
-        str | None, _option("hybrid, discriminative or generative. [hybrid]", "Classification")
+        str | None,
+        _option(
+            "What is maximised: ln p(y|v) (discriminative), ln p(v,y) (generative), or the first plus alpha times the "
+            "second (hybrid). [hybrid]",
+            "Classification",
+        ),
     ] = None,
     alpha: Annotated[
-        float | None, _option("Weight of the generative part of hybrid. [0.005]", "Classification")
+        float | None,
+        _option(
+            "Weight of the generative part of hybrid; raise it, to 0.1, where examples are few. [0.005]",
+            "Classification",
+        ),
     ] = None,
     label_max_norm: Annotated[
-        str | None, _option("Bound on a row of label weights, or none. [5]", "Classification", parser=parse_optional)
+        str | None,
+        _option("Bound on the norm of a unit's label weights, or none. [5]", "Classification", parser=parse_optional),
     ] = None,
     n_permutations: Annotated[
-        int | None, _option("Predictions average over so many orders. [none]", "Classification")
+        int | None,
+        _option("Predictions average over so many orders of the units; the paper takes 5. [none]", "Classification"),
     ] = None,
     validate: Annotated[
         bool | None, _option("Keep the epoch that validates best. [yes to classify, else no]", "Training")
@@ -84,10 +131,28 @@ def train(
     patience: Annotated[
         int | None, _option("End once so many epochs in a row validated no better. [never]", "Training")
     ] = None,
-    gibbs_steps: Annotated[int | None, _option("Sweeps of the negative phase. [10]", "Sampling")] = None,
-    persistent: Annotated[bool | None, _option("PCD, or CD with --no-persistent. [yes]", "Sampling")] = None,
-    n_chains: Annotated[int | None, _option("Persistent chains. [batch size]", "Sampling")] = None,
-    gradient: Annotated[str | None, _option("expected or sampled. [expected]", "Sampling")] = None,
+    gibbs_steps: Annotated[
+        int | None,
+        _option(
+            "Sweeps of the negative phase: more is nearer to the true gradient, and costs in proportion. [10]",
+            "Sampling",
+        ),
+    ] = None,
+    persistent: Annotated[
+        bool | None,
+        _option(
+            "Chains go on from step to step (PCD); --no-persistent starts them at the examples (CD). [yes]", "Sampling"
+        ),
+    ] = None,
+    n_chains: Annotated[
+        int | None, _option("Persistent chains: more make a less noisy gradient. [batch size]", "Sampling")
+    ] = None,
+    gradient: Annotated[
+        str | None,
+        _option(
+            "Sum over z exactly (expected), or draw it as Algorithm 1 does (sampled: noisier). [expected]", "Sampling"
+        ),
+    ] = None,
 ) -> None:
     """Train a machine and write a run directory.
 

@@ -67,12 +67,14 @@ def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
-    panels: dict[str, list[plots.Compared]] = {}
+    panels: dict[str, list[plots.Valued]] = {}
     for r in result["rows"]:
-        test, name = r["test"], f"β = {r['beta']:g}: $N_h$ {r['effective_size']:.0f}"
-        compared = plots.Compared(name, test["value"], test["lower"], test["upper"], test["reliable"], None)
-        panels.setdefault(TITLES[r["dataset"]], []).append(compared)
-    return plots.comparison(panels, "mean test log-likelihood, nats")
+        test = r["test"]
+        point = plots.Valued(
+            r["beta"], test["value"], test["lower"], test["upper"], test["reliable"], r["effective_size"]
+        )
+        panels.setdefault(TITLES[r["dataset"]], []).append(point)
+    return plots.sensitivity(panels, "β")
 
 
 def section(result: dict[str, Any]) -> str:
