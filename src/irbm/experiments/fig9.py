@@ -111,8 +111,8 @@ def picture(lab: Lab, result: dict[str, Any]) -> Figure:
             continue
         examples, title = load(r["dataset"]), TITLES[r["dataset"]]
         shape = examples.image_shape or (1, -1)
-        how = f"{r['n_steps']:,} steps from noise, z = l in the first {r['n_deep']:,}"
-        grids[f"{title}, {r['model']}: p(v | h) after\n{how}"] = read(r["images"]).reshape(-1, *shape)
+        how = f"after {r['n_steps']:,} steps from noise, {r['n_deep']:,} at z = l"
+        grids[f"{title}, {r['model']}:\n{how}"] = read(r["images"]).reshape(-1, *shape)
         grids[f"{title}: test examples"] = examples.test.X[shown(examples.test.X)].reshape(-1, *shape)
     return plots.image_grids(grids)
 
@@ -142,7 +142,8 @@ def section(result: dict[str, Any]) -> str:
         "The machines: those of table 1 with RP that validate best, our own rows among them. The samples' chains start "
         f"from fair coins, as in the paper. {deep}, because with z free chains can stay where z is small and v is "
         "noise; then z is free. The share left in noise are chains that end at a likeliest z below that of all but one "
-        "test example in a thousand. The paper does not mention the trap. Shown are the probabilities of the pixels, "
+        "test example in a thousand. The paper does not mention the trap. Black is 1: silhouettes are "
+        "drawn in 0. Shown are the probabilities of the pixels, "
         "given the hidden units of the last step, and not pixels drawn from them, which spray: the last columns count "
         "pixels that differ from all their neighbours, in a test example, in a drawn sample, and in one whose chain "
         "has started from a test example and taken as many steps."
