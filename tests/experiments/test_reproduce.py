@@ -61,9 +61,9 @@ def test_the_help_names_every_experiment(reproduce, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     status, said, _ = reproduce("--help")
     assert status == 0
-    for name in ("fig4 to fig11", "table1", "table2", "beta", "all"):
-        assert name in said
-    assert {f"fig{n}" for n in range(4, 12)} | {"table1", "table2", "beta"} == set(registry.EXPERIMENTS)
+    words = " ".join(said.replace("│", " ").split())  # as if they had not been wrapped
+    for name in (*registry.EXPERIMENTS, "or all"):
+        assert name in words
 
 
 def test_all_are_those_that_use_the_data(tmp_path):

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -147,7 +148,12 @@ def test_the_sizes_of_a_run_never_fall_nor_jump():
     assert all(after - before <= 32 for before, after in itertools.pairwise(sizes))
 
 
-@pytest.mark.parametrize(("room", "least", "factor"), [(trainer._room, 32, 1.0), (trainer._recorded_room, 256, 1.25)])
+FEW = {factor: partial(trainer._recorded_room, growth=factor) for factor in (1.25, 2.0)}
+
+
+@pytest.mark.parametrize(
+    ("room", "least", "factor"), [(trainer._room, 32, 1.0), (FEW[1.25], 256, 1.25), (FEW[2], 256, 2)]
+)
 def test_capacities_hold_the_size_and_waste_no_more_than_they_grow_by(room, least, factor):
     rooms = [room(size) for size in range(1, 3000)]
     assert all(size <= room <= max(least, factor * size + 32) for size, room in enumerate(rooms, 1))
@@ -155,9 +161,9 @@ def test_capacities_hold_the_size_and_waste_no_more_than_they_grow_by(room, leas
     assert all(room % 32 == 0 for room in rooms)
 
 
-def test_a_device_that_records_its_steps_has_few_capacities_to_record():
-    rooms = {trainer._recorded_room(size) for size in range(1, 1000)}
-    assert len(rooms) <= 8
+@pytest.mark.parametrize(("factor", "rooms"), [(1.25, [256, 320, 416, 544, 704, 896, 1120]), (2.0, [256, 512, 1024])])
+def test_a_device_that_records_its_steps_has_few_capacities_to_record(factor, rooms):
+    assert sorted({FEW[factor](size) for size in range(1, 1000)}) == rooms
 
 
 # -- pruning ------------------------------------------------------------------------------------------------

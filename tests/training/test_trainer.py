@@ -22,7 +22,7 @@ from irbm.training import (
     optim,
 )
 from irbm.training.initial import initial_machine
-from irbm.training.trainer import CAPACITY_UNIT, SEGMENT, _recorded_room
+from irbm.training.trainer import CAPACITY_UNIT, SEGMENT
 from machines import as_machine, random_small
 
 rng = np.random.default_rng(0)
@@ -510,9 +510,3 @@ def test_a_recorded_step_is_not_replayed_on_a_machine_that_another_trainer_made_
     for _ in range(2):
         one._graphed_step(rows, None)
     assert len(recorded) == 2
-
-
-@pytest.mark.parametrize(("growth", "rooms"), [(2.0, [256, 512, 1024, 2048, 4096]), (1.25, [256, 320, 416, 544, 704])])
-def test_recorded_capacities_are_few_and_hold_the_size(growth, rooms):
-    assert list(dict.fromkeys(_recorded_room(size, growth) for size in range(1, rooms[-1] + 1))) == rooms
-    assert all(_recorded_room(size, growth) >= size for size in range(1, 5000))
