@@ -487,8 +487,8 @@ def test_help_says_what_each_experiment_is(irbm_):
     said = re.sub(r"[^\w|]+", " ", irbm_("reproduce", "--help").out)
     for name in EXPERIMENTS:
         assert re.search(rf"\b{name} (and )?[a-z]", said), name
-    for dataset in BOTH:
-        assert dataset in said
+    for part in (*BOTH, "or all"):
+        assert part in said
 
 
 def test_help_says_where_to_begin(irbm_):

@@ -57,15 +57,6 @@ def test_every_experiment_writes_its_result_and_its_picture(reproduce, out, name
     assert not list(out.glob("*.json")), "quick results must not lie where real ones do"
 
 
-def test_the_help_names_every_experiment(reproduce, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    status, said, _ = reproduce("--help")
-    assert status == 0
-    words = " ".join(said.replace("│", " ").split())  # as if they had not been wrapped
-    for name in (*registry.EXPERIMENTS, "or all"):
-        assert name in words
-
-
 def test_all_are_those_that_use_the_data(tmp_path):
     assert registry.names("all", Lab(out=tmp_path)) == list(registry.EXPERIMENTS)
     some = registry.names("all", Lab(out=tmp_path, datasets=("caltech101_silhouettes",)))

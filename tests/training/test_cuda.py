@@ -257,12 +257,12 @@ def test_a_larger_capacity_is_recorded_while_the_device_is_at_work(monkeypatch):
                 torch.cuda.set_sync_debug_mode("error")
                 for name in ("synchronize", "empty_cache"):
                     monkeypatch.setattr(torch.cuda, name, lambda name=name: pytest.fail(f"torch.cuda.{name}"))
-        torch.cuda.set_sync_debug_mode("default")
         assert len(capacities) == 2
         return trainer.state
 
     eager = grown(Eager)
     try:
-        assert_same_bits(eager, grown(Trainer))
+        recorded = grown(Trainer)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert_same_bits(eager, recorded)

@@ -9,6 +9,7 @@ from irbm import plots
 from irbm.experiments import paper
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
 from irbm.experiments.paper import DIGITS, MNIST
+from irbm.experiments.results import judged
 
 TITLE = "Figure 7: regularisation, rate and regrouping"
 DATASETS = (MNIST,)
@@ -97,12 +98,10 @@ def section(result: dict[str, Any]) -> str:
     ]
     for r in result["rows"]:
         last = r["points"][-1]
-        value = f"{last['value']:.2f}" if last["reliable"] else f"({last['value']:.2f})"
         theirs = PAPER.get(r["variant"], "") if r["dataset"] == MNIST else ""
         lines.append(
             f"| {r['variant']} | {r['seed']} | {last['epoch']} | {r['n_components']} | {r['effective_size']:.0f} | "
-            f"{theirs} | {value} | [{last['lower']:.2f}, {last['upper']:.2f}] | "
-            f"{'reliable' if last['reliable'] else 'not reliable'} |"
+            f"{theirs} | {' | '.join(judged(last))} |"
         )
     return "\n".join([*lines, "", _verdict(result)])
 
