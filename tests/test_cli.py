@@ -28,8 +28,9 @@ import irbm.report
 from irbm import cli, data
 from irbm.data import sources
 from irbm.evaluation import ais, estimate, modes, partition
-from irbm.experiments.paper import BOTH
+from irbm.experiments.paper import BOTH, CALTECH, MNIST
 from irbm.experiments.reproduce import EXPERIMENTS
+from irbm.experiments.table1 import EFFORT
 from irbm.runs import Run, interruptible
 from irbm.training import checkpoint
 
@@ -481,6 +482,8 @@ def test_help_teaches_with_an_example(irbm_, command):
 def test_help_tells_the_defaults(irbm_):
     assert "[infinite]" in irbm_("train", "--help").out
     assert f"[{cli.demo.DEMO_RUN}, " in irbm_("demo", "--help").out
+    said = re.sub(r"[\s│]+", " ", irbm_("reproduce", "--help").out)
+    assert f"[{EFFORT[MNIST].full_budget} on MNIST, {EFFORT[CALTECH].full_budget} on CalTech]" in said
 
 
 def test_help_says_what_each_experiment_is(irbm_):

@@ -37,6 +37,7 @@ def row(model, value, reliable, rates=(0.05,)):
     about = {"dataset": "binarized_mnist", "model": model, "seed": 0, "epoch": 800, "epochs": 1000}
     seen = [{"learning_rate": rate, "l1": 1e-4, "epoch": epoch} for rate in rates for epoch in (400, 800)]
     looked = {"budget": 16000, "validation": seen, "settings": {"learning_rate": rates[0], "l1": 1e-4}}
+    looked |= {"log_partition": {"trials": []}, "wall_seconds": 12.5, "device": "a GPU", "commit": "abc"}
     return {**about, **looked, "n_components": 700, "after_pruning": 640, "effective_size": 610.4, "test": test}
 
 
@@ -66,10 +67,38 @@ def test_table_1_stands_beside_the_papers(root):
     assert "Not reliable on binarized MNIST, and in parentheses: iRBM." in text
     assert "chooses among the epochs 400, 800 by" in text
     assert "where the paper names none: RBM among (0.05, 0.0001) and (0.1, 0.0001)." in text
-    assert "seeds 0, on a GPU, commit abc, 2026-01-02; the last call 61 s, trainings, several at a time, 40 s." in text
+    assert "seeds 0, on a GPU, commit abc, 2026-01-02; its rows 38 s, trainings, several at a time, 40 s." in text
     assert "binarized MNIST: 50,000 train.*" in text
     assert "| -85.81 (674) | -86.00 [-86.30, -85.80] (610) | reliable |" in readme
     assert "-85.90" not in readme  # which has the models with RP alone
+
+
+def trial(side, name, n_points, value):
+    about = {"side": side, "name": name, "n_points": n_points, "n_chains": 400}
+    return {**about, "value": value, "stderr": 0.05, "ess": 99.6}
+
+
+def test_table_1_tells_how_ln_z_of_rp_was_found(root):
+    ours, other = row("iRBM RP", -86.0, False), row("RBM", -90.5, True)
+    first = [trial("forward", "base of means", 500, 9.5), trial("forward", "base of means, deep z", 500, 9.7)]
+    trials = [*first, trial("reverse", "chains", 500, 10.4), trial("forward", "base of means", 1000, 9.9)]
+    trials += [trial("reverse", "chains", 1000, 10.1), trial("reverse", "tempering", 1000, 10.2)]
+    ours["log_partition"] = {"value": 9.9, "lower": 9.7, "upper": 10.2, "trials": trials}
+    ours["test"]["stderr_of_examples"] = 0.21
+    effort = {"binarized_mnist": {"candidates": [200, 400], "choice_budget": 2000, "full_budget": 16000}}
+    found = result("table1", datasets=["binarized_mnist"], rows=[ours, other], effort=effort)
+    (root / "results" / "table1.json").write_text(json.dumps(found))
+    text, _ = written(root)
+    assert text.count("How ln Z of ") == 1  # and none of the RBM, whose row has no trials
+    assert "| points | chains | forward | back from chains | back from tempering |" in text
+    paths = "base of means: 9.50 ± 0.05 (100); base of means, deep z: 9.70 ± 0.05 (100)"
+    assert f"| 500 | 400 | {paths} | 10.40 ± 0.05 (100) |  |" in text
+    assert "| 1000 | 400 | base of means: 9.90 ± 0.05 (100) | 10.10 ± 0.05 (100) | 10.20 ± 0.05 (100) |" in text
+    assert "So ln Z is 9.90 in [9.70, 10.20]. The mean of -F(v) over the test split is -76.10;" in text
+    assert (
+        "(-86.00), [-86.30, -85.80], not reliable. The mean over examples has a standard error of its own, 0.21."
+        in text
+    )
 
 
 def test_table_2_has_means_and_intervals(root):

@@ -41,7 +41,7 @@ def reproduce_command(
         typer.Option(
             help=escape(
                 "Points of the longest annealing path of table1's last estimates, which alone are then repeated. "
-                "Larger costs time in proportion. [4000]"
+                "Larger costs time in proportion. [16000 on MNIST, 32000 on CalTech]"
             )
         ),
     ] = None,

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from irbm.experiments import density_search
-from irbm.experiments.paper import MNIST, TITLES
+from irbm.experiments.paper import TITLES
 from irbm.experiments.reproduce import EXPERIMENTS
 from irbm.experiments.seen import CLAIMS, SEEN, Seen
 from irbm.files import write_bytes
@@ -34,10 +34,6 @@ SEARCH = """## The search behind table 1
 Rates and weights of L1 for each model by itself (`python -m irbm.experiments.density_search`): a corner of the paper's
 ranges, which are 0.001 to 1 and 0 to 0.01. The likelihood of the validation split decides, by the lower end of its
 bracket, after fewer epochs than in the table, where the best of them are tried again. Best first; one seed."""
-NO_SEARCH = (
-    "On {} there was no such search: the RBM chooses between two rates, and a smaller weight of L1 was tried for RP "
-    "alone."
-)
 
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:
@@ -54,8 +50,7 @@ def searches(folder: Path) -> list[dict[str, Any]]:
 def page(results: dict[str, dict[str, Any]], searched: Sequence[dict[str, Any]] = ()) -> str:
     sections = [_section(name, experiment, results.get(name)) for name, experiment in EXPERIMENTS.items()]
     if searched:
-        lacking = [NO_SEARCH.format(TITLES[MNIST])] * all(found["dataset"] != MNIST for found in searched)
-        sections.insert(1, "\n\n".join([SEARCH, *map(density_search.section, searched), *lacking]))
+        sections.insert(1, "\n\n".join([SEARCH, *map(density_search.section, searched)]))
     return "\n\n".join([INTRODUCTION, _overview(results), *sections]) + "\n"
 
 
@@ -89,10 +84,14 @@ def _provenance(name: str, result: dict[str, Any]) -> str:
     seeds = ", ".join(map(str, result["seeds"]))
     parts = [part for kind in ("rows", "runs") for part in result.get(kind, []) if "commit" in part] or [result]
     where, commits = ({part[what]: None for part in parts} for what in ("device", "commit"))
+    took = (
+        f"its rows {sum(part['wall_seconds'] for part in parts):.0f} s"
+        if parts != [result] and all("wall_seconds" in part for part in parts)
+        else f"the last call {result['wall_seconds']:.0f} s"
+    )
     return (
         f"*`irbm reproduce {name}`, seeds {seeds}, on {', '.join(where)}, commit {', '.join(commits)}, "
-        f"{result['date'][:10]}; the last call {result['wall_seconds']:.0f} s, trainings, several at a time, "
-        f"{result['training_seconds']:.0f} s. {notes}.*"
+        f"{result['date'][:10]}; {took}, trainings, several at a time, {result['training_seconds']:.0f} s. {notes}.*"
     )
 
 

@@ -1,6 +1,7 @@
 """Table 1: test log-likelihoods of density models (sec. 4.2), and of the RBM that the infinite one is turned into."""
 
 from dataclasses import asdict, dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -36,13 +37,13 @@ class Effort:
     greedy_candidates: tuple[int, ...]  # of CD from the greedy units, which are a good start; 0: these themselves
     sizes: dict[str, int]  # of the models that do not choose it
     choice_budget: int = 500  # points of the longest path of annealing
-    full_budget: int = 4000
+    full_budget: int = DEFAULT_BUDGET
     max_components: int | None = None
 
 
 EFFORT = {
-    MNIST: Effort((200, 400, 600, 800, 1000), (0, 100, 200), {CLASSIC: 500, GREEDY: 460}),
-    CALTECH: Effort((200, 400, 600, 800, 1000), (0, 100, 200, 300), {CLASSIC: 500, GREEDY: 550}),
+    MNIST: Effort((200, 400, 600, 800, 1000), (0, 100, 200), {CLASSIC: 500, GREEDY: 460}, full_budget=16000),
+    CALTECH: Effort((200, 400, 600, 800, 1000), (0, 100, 200, 300), {CLASSIC: 500, GREEDY: 550}, full_budget=32000),
     # Small enough to enumerate, so that seconds do.
     DIGITS: Effort((10, 50, 100), (0, 10), {CLASSIC: 14, GREEDY: 14}, max_components=14),
 }
@@ -52,8 +53,8 @@ PAPER: dict[str, dict[str, tuple[int | None, float]]] = {  # size, nats
     CALTECH: {CLASSIC: (500, -119.05), ORDINARY: (915, -121.47), GREEDY: (550, -127), RP: (695, -114.09),
               CONVERTED: (None, -115.90)},
 }  # fmt: skip
-# Rates and weights of L1 among which the validation split chooses, for models of which the paper names neither. On
-# CalTech the best of a search at half the length (results/search_density_*.json).
+# Rates and weights of L1 among which the validation split chooses, for models of which the paper names neither: the
+# best of a shorter search (results/search_density_*.json).
 TRIED: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {
     MNIST: {CLASSIC: ((0.05, 1e-4), (0.1, 1e-4))},
     CALTECH: {CLASSIC: ((0.02, 3e-4), (0.05, 1e-3)), ORDINARY: ((0.02, 1e-3), (0.05, 1e-3))},
@@ -213,7 +214,41 @@ def section(result: dict[str, Any]) -> str:
     for name in result["datasets"]:
         missing = [model for model in MODELS if model not in OWN and (name, model) not in found]
         words += [f"Not run yet on {TITLES[name]}: {', '.join(missing)}."] if missing else []
-    return "\n".join([*lines, " ".join(word for word in words if word)])
+    stories = [_story(r) for r in result["rows"] if r["model"] == RP and r["seed"] == result["seeds"][0]]
+    return "\n\n".join(["\n".join([*lines, " ".join(word for word in words if word)]), *filter(None, stories)])
+
+
+def _story(r: dict[str, Any]) -> str:
+    """How ln Z of a row was found, round by round; nothing where it was enumerated."""
+    log_z, test = r["log_partition"], r["test"]
+    trials = log_z["trials"]
+    if not trials:
+        return ""
+    kinds = dict.fromkeys(t["name"] for t in trials if t["side"] == "reverse")
+    lines = [
+        f"How ln Z of {r['model']} on {TITLES[r['dataset']]} was found, round by round: estimates ± standard errors, "
+        "with effective chains in parentheses. Forward values are too small where they are wrong, those going back too "
+        "large; runs in one place of different rounds count together in the end ([how](decisions/005-bracket.md)).",
+        "",
+        f"| points | chains | forward | {' | '.join(f'back from {kind}' for kind in kinds)} |",
+        "|---" * (3 + len(kinds)) + "|",
+    ]
+    for (n_points, n_chains), found in groupby(trials, lambda t: (t["n_points"], t["n_chains"])):
+        of = list(found)
+        forward = "; ".join(f"{t['name']}: {_found(t)}" for t in of if t["side"] == "forward")
+        back = {t["name"]: _found(t) for t in of if t["side"] == "reverse"}
+        lines.append(f"| {n_points} | {n_chains} | {forward} | {' | '.join(back.get(kind, '') for kind in kinds)} |")
+    lines += [
+        "",
+        f"So ln Z is {log_z['value']:.2f} in [{log_z['lower']:.2f}, {log_z['upper']:.2f}]. The mean of -F(v) over the "
+        f"test split is {test['value'] + log_z['value']:.2f}; less ln Z that is {', '.join(judged(test))}. The mean "
+        f"over examples has a standard error of its own, {test['stderr_of_examples']:.2f}.",
+    ]
+    return "\n".join(lines)
+
+
+def _found(trial: dict[str, Any]) -> str:
+    return f"{trial['value']:.2f} ± {trial['stderr']:.2f} ({trial['ess']:.0f})"
 
 
 def _ways(result: dict[str, Any]) -> dict[str, list[str]]:
