@@ -7,6 +7,7 @@ import platform
 import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
+from itertools import groupby
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -75,3 +76,18 @@ def judged(found: dict[str, Any]) -> tuple[str, str, str]:
     value = f"{found['value']:.2f}"
     bracket = f"[{found['lower']:.2f}, {found['upper']:.2f}]"
     return (value, bracket, "reliable") if found["reliable"] else (f"({value})", bracket, "not reliable")
+
+
+def rounds(trials: list[dict[str, Any]]) -> list[str]:
+    """Estimates of ln Z as lines of a table, one for each round: the value, its error, and the effective chains."""
+    starts = dict.fromkeys(t["name"] for t in trials if t["side"] == "reverse")
+    lines = [
+        f"| points | chains | forward | {' | '.join(f'back from {start}' for start in starts)} |",
+        "|---" * (3 + len(starts)) + "|",
+    ]
+    for (n_points, n_chains), together in groupby(trials, lambda t: (t["n_points"], t["n_chains"])):
+        found = [(t, f"{t['value']:.2f} ± {t['stderr']:.2f} ({t['ess']:.0f})") for t in together]
+        forward = "; ".join(f"{t['name']}: {value}" for t, value in found if t["side"] == "forward")
+        back = {t["name"]: value for t, value in found if t["side"] == "reverse"}
+        lines.append(f"| {n_points} | {n_chains} | {forward} | {' | '.join(back.get(start, '') for start in starts)} |")
+    return lines

@@ -1,7 +1,6 @@
 """Table 1: test log-likelihoods of density models (sec. 4.2), and of the RBM that the infinite one is turned into."""
 
 from dataclasses import asdict, dataclass, replace
-from itertools import groupby
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -12,7 +11,7 @@ from irbm.experiments import frank_wolfe, paper
 from irbm.experiments.choice import Choice, Chosen, choose, choose_all
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
 from irbm.experiments.paper import BOTH, CALTECH, DIGITS, MNIST, TITLES
-from irbm.experiments.results import judged
+from irbm.experiments.results import judged, rounds
 from irbm.models import Machine
 from irbm.training import Settings
 from irbm.training.growth import prune
@@ -221,34 +220,20 @@ def section(result: dict[str, Any]) -> str:
 def _story(r: dict[str, Any]) -> str:
     """How ln Z of a row was found, round by round; nothing where it was enumerated."""
     log_z, test = r["log_partition"], r["test"]
-    trials = log_z["trials"]
-    if not trials:
+    if not log_z["trials"]:
         return ""
-    kinds = dict.fromkeys(t["name"] for t in trials if t["side"] == "reverse")
     lines = [
         f"How ln Z of {r['model']} on {TITLES[r['dataset']]} was found, round by round: estimates ± standard errors, "
         "with effective chains in parentheses. Forward values are too small where they are wrong, those going back too "
         "large; runs in one place of different rounds count together in the end ([how](decisions/005-bracket.md)).",
         "",
-        f"| points | chains | forward | {' | '.join(f'back from {kind}' for kind in kinds)} |",
-        "|---" * (3 + len(kinds)) + "|",
-    ]
-    for (n_points, n_chains), found in groupby(trials, lambda t: (t["n_points"], t["n_chains"])):
-        of = list(found)
-        forward = "; ".join(f"{t['name']}: {_found(t)}" for t in of if t["side"] == "forward")
-        back = {t["name"]: _found(t) for t in of if t["side"] == "reverse"}
-        lines.append(f"| {n_points} | {n_chains} | {forward} | {' | '.join(back.get(kind, '') for kind in kinds)} |")
-    lines += [
+        *rounds(log_z["trials"]),
         "",
         f"So ln Z is {log_z['value']:.2f} in [{log_z['lower']:.2f}, {log_z['upper']:.2f}]. The mean of -F(v) over the "
         f"test split is {test['value'] + log_z['value']:.2f}; less ln Z that is {', '.join(judged(test))}. The mean "
         f"over examples has a standard error of its own, {test['stderr_of_examples']:.2f}.",
     ]
     return "\n".join(lines)
-
-
-def _found(trial: dict[str, Any]) -> str:
-    return f"{trial['value']:.2f} ± {trial['stderr']:.2f} ({trial['ess']:.0f})"
 
 
 def _ways(result: dict[str, Any]) -> dict[str, list[str]]:
