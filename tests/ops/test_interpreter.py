@@ -48,3 +48,32 @@ def test_without_triton_everything_loads_and_says_so():
     )
     run = subprocess.run([sys.executable, "-c", program], env=os.environ | {"TRITON_INTERPRET": "0"})
     assert run.returncode == 0
+
+
+@pytest.fixture
+def card(monkeypatch):
+    """A GPU of some capability, as far as questions go, beside the compilers that are found."""
+
+    def of(capability, compilers, variable=None):
+        kernels._compiles_for.cache_clear()
+        monkeypatch.setattr(kernels, "triton", object())
+        monkeypatch.setattr(kernels, "INTERPRETED", False)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        monkeypatch.setattr(kernels.shutil, "which", lambda name: name if name in compilers else None)
+        monkeypatch.setenv("CC", variable or "")
+        return kernels.available("cuda")
+
+    yield of
+    kernels._compiles_for.cache_clear()
+
+
+def test_kernels_are_for_cards_that_triton_knows(card):
+    assert card((7, 0), {"gcc"})
+    assert not card((6, 1), {"gcc"})
+
+
+def test_without_a_compiler_kernels_stay_away_with_a_warning(card):
+    assert card((9, 0), {"clang"})
+    assert card((9, 0), set(), variable="cc")
+    with pytest.warns(UserWarning, match="no C compiler"):
+        assert not card((9, 0), set())

@@ -201,7 +201,7 @@ def test_a_checkpoint_in_mid_epoch_goes_on_to_the_same_bits(name, at, tmp_path):
 
 @needs_cuda
 def test_a_batch_of_another_size_and_a_float64_machine_train_too():
-    settings = Settings(n_iter=2, batch_size=50, gibbs_steps=2)  # 50, 50, 30
+    settings = Settings(n_iter=2, batch_size=50, gibbs_steps=2)  # 44, 44, 42
     for dtype in (torch.float32, torch.float64):
         machine = initial_machine(Infinite(), 40, device="cuda", dtype=dtype)
         state = Trainer(TrainingState.start(machine, settings, 0), X, settings=settings).run()

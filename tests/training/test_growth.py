@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 import irbm
 from brute import Small, enumerate_all, visible_states
 from irbm.models import Fixed, Infinite, Ordered
-from irbm.ops import reference
+from irbm.ops import dispatch, reference
+from irbm.ops.noise import CountedStream
 from irbm.training import Callback, Settings, Trainer, TrainingState, growth, trainer
 from irbm.training.initial import initial_machine
 from machines import as_machine, random_small
@@ -164,6 +165,30 @@ def test_capacities_hold_the_size_and_waste_no_more_than_they_grow_by(room, leas
 @pytest.mark.parametrize(("factor", "rooms"), [(1.25, [256, 320, 416, 544, 704, 896, 1120]), (2.0, [256, 512, 1024])])
 def test_a_device_that_records_its_steps_has_few_capacities_to_record(factor, rooms):
     assert sorted({FEW[factor](size) for size in range(1, 1000)}) == rooms
+
+
+@pytest.mark.parametrize(("classes", "room"), [(0, 512), (3, 320)])
+def test_capacities_double_where_products_skip_padding(classes, room, monkeypatch):
+    assert recording(monkeypatch, classes)._room(200, 64) == room
+
+
+def test_capacities_of_large_machines_do_not_swing(monkeypatch):
+    """At twice 32,768 units products would need more than 32 bits to count by."""
+    large, rooms = recording(monkeypatch, 0), []
+    for capacity in (32_768, 33_024, 65_536):
+        weights = torch.empty(capacity, 784, device="meta")
+        large.state.machine = replace(large.machine, weights=weights)
+        rooms.append(large._room(32_750, 64))
+    assert rooms == [33_024] * 3
+
+
+def recording(monkeypatch, classes):
+    """A trainer that takes itself to be on a GPU, as far as capacities go."""
+    monkeypatch.setattr(trainer, "KeyedStream", CountedStream)
+    monkeypatch.setattr(dispatch, "has_kernels", lambda a: True)
+    settings = Settings(n_iter=1, batch_size=10)
+    machine = initial_machine(Infinite(), 8, n_classes=classes)
+    return Trainer(TrainingState.start(machine, settings, 0), X, settings=settings)
 
 
 # -- pruning ------------------------------------------------------------------------------------------------

@@ -488,25 +488,72 @@ def test_a_machine_beyond_a_bound_set_later_trains_on_at_its_size(bound, monkeyp
     assert int(state.machine.size) == 32 + 140
 
 
-def test_a_recorded_step_is_not_replayed_on_a_machine_that_another_trainer_made_room_for(monkeypatch):
-    """It is of tensors that nobody trains any more."""
-    recorded = []
+@pytest.fixture
+def graphs(monkeypatch):
+    """What would be recorded and replayed on a GPU, by name."""
+    did = []
 
     class Graph:
         def __init__(self, step, rows, noise, before):
-            recorded.append(None)
+            did.append("recorded")
 
         def replay(self, rows):
-            pass
+            did.append("replayed")
 
     monkeypatch.setattr("irbm.training.trainer.StepGraph", Graph)
-    state, rows = fresh(QUICK), torch.arange(10)
-    one, other = (Trainer(state, X, settings=QUICK) for _ in range(2))
-    one._noise.reseed(0)
-    for _ in range(2):
-        one._graphed_step(rows, None)
-    assert len(recorded) == 1
-    other._make_room(100, 1)
-    for _ in range(2):
-        one._graphed_step(rows, None)
-    assert len(recorded) == 2
+    return did
+
+
+def graphed(trainer, n_steps):
+    trainer._noise.reseed(0)
+    for _ in range(n_steps):
+        trainer._graphed_step(torch.arange(10), None)
+
+
+def other_settings(trainer):
+    trainer.settings = replace(QUICK, learning_rate=0.5)
+
+
+def other_machine(trainer):
+    trainer.state.machine = replace(trainer.machine)
+
+
+def other_chains(trainer):
+    trainer.state.chains = replace(trainer.state.chains, v_ND=trainer.state.chains.v_ND.clone())
+
+
+def other_sums(trainer):
+    trainer.state.sums = trainer.state.sums.clone()
+
+
+CHANGES = {
+    "room": lambda trainer: trainer._make_room(100, 1),
+    "machine": other_machine,
+    "optimiser": lambda trainer: trainer.state.suit_(QUICK),
+    "chains": other_chains,
+    "sums": other_sums,
+    "settings": other_settings,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_recorded_step_is_not_replayed_on_what_has_changed_since(change, graphs):
+    """It is of tensors that nobody trains any more, or of numbers that nobody wants."""
+    state = fresh(QUICK)
+    one = Trainer(state, X, settings=QUICK)
+    graphed(one, 3)
+    assert graphs == ["recorded", "replayed", "replayed"]
+    change(one)
+    graphed(one, 1)  # as it is
+    assert graphs == ["recorded", "replayed", "replayed"]
+    graphed(one, 2)
+    assert graphs[3:] == ["recorded", "replayed", "replayed"]
+    assert not state.machine.weights[5:].any()
+
+
+def test_nothing_is_recorded_for_one_step(graphs):
+    """As where a stream of batches is learned from one by one, each by a trainer of its own."""
+    state = fresh(QUICK)
+    for _ in range(3):
+        graphed(Trainer(state, X, settings=QUICK), 1)
+    assert graphs == []

@@ -15,9 +15,9 @@ from irbm.ops.kernels import Draws, Key
 from irbm.ops.noise import Noise
 
 
-def suit(machine: Machine, rows: int) -> bool:
-    """Whether the sweeps of so many rows of this machine can run here."""
-    return machine.n_classes == 0 and dispatch.has_products(machine.weights, rows)
+def suit(machine: Machine, rows: int, capacity: int | None = None) -> bool:
+    """Whether the sweeps of so many rows of this machine can run here; of another capacity where it is given."""
+    return machine.n_classes == 0 and dispatch.has_products(machine.weights, rows, capacity)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ took z back to 1, a step of next to no probability, and a chain's weight was los
 import torch
 from torch import Tensor
 
-from irbm.ops.fused import Kind, gains, inverted, sigmoid
+from irbm.ops.fused import gains, inverted, sigmoid
 from irbm.ops.kernels import (
     FOR_HIDDEN,
     Key,
@@ -23,7 +23,7 @@ from irbm.ops.kernels import (
     tl,
     z_uniform,
 )
-from irbm.ops.reference import Heat
+from irbm.ops.reference import Heat, Kind
 
 
 @jit

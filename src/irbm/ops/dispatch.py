@@ -29,9 +29,10 @@ def has_kernels(a: Tensor) -> bool:
     return a.is_cuda and a.dtype != torch.float64 and available(a.device)
 
 
-def has_products(weights_KD: Tensor, rows: int) -> bool:
-    """Whether binary rows can be multiplied with these weights on tensor cores, in two bfloat16 parts."""
-    indexed_by_32_bits = max(rows, *weights_KD.shape) * max(weights_KD.shape) < 2**31
+def has_products(weights_KD: Tensor, rows: int, capacity: int | None = None) -> bool:
+    """Whether binary rows can be multiplied with these weights, or so many, on tensor cores, in two bfloat16 parts."""
+    K, D = capacity or len(weights_KD), weights_KD.shape[1]
+    indexed_by_32_bits = max(rows, K, D) * max(K, D) < 2**31
     return has_kernels(weights_KD) and indexed_by_32_bits and _has_bfloat16(weights_KD.device)
 
 

@@ -16,7 +16,7 @@ probability. Sweeps of training, whose h is bfloat16, go without: what one chain
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
@@ -37,8 +37,7 @@ from irbm.ops.kernels import (
     triton,
     z_uniform,
 )
-
-Kind = Literal["fixed", "ordered", "infinite"]
+from irbm.ops.reference import Kind
 
 VISIBLE_BLOCK = 512  # visible columns of one program
 BIAS_BLOCK = 256  # biases of one program

@@ -7,6 +7,10 @@ depends on how many rows or columns there are, and no two purposes meet.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
 import importlib
+import os
+import shutil
+import warnings
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -66,7 +70,21 @@ INTERPRETED = triton is not None and not isinstance(key_of, triton.JITFunction)
 
 def available(device: torch.device | str) -> bool:
     """Whether the kernels run on this device: on CUDA, or on the CPU under ``TRITON_INTERPRET=1``."""
-    return triton is not None and torch.device(device).type == ("cpu" if INTERPRETED else "cuda")
+    device = torch.device(device)
+    if triton is None or device.type != ("cpu" if INTERPRETED else "cuda"):
+        return False
+    return INTERPRETED or _compiles_for(device)
+
+
+@cache
+def _compiles_for(device: torch.device) -> bool:
+    """Whether the card is new enough for Triton, and the C compiler there that it starts kernels with."""
+    if torch.cuda.get_device_capability(device) < (7, 0):
+        return False
+    if os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"):
+        return True
+    warnings.warn("Triton finds no C compiler (gcc, clang or $CC): GPU work will be several times slower", stacklevel=2)
+    return False
 
 
 # -- uniforms from a key ----------------------------------------------------------------------------------------

@@ -2,12 +2,15 @@
 
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import Self
 
 import torch
 from torch import Tensor
 
 from irbm.ops.noise import KeyedStream
+
+_one_at_a_time = Lock()  # threads that record share the stream
 
 
 @cache
@@ -37,8 +40,8 @@ class StepGraph:
         else:
             pool = before._graph.pool()
         noise.rewind()
-        with torch.cuda.stream(_recording_stream(rows.device)):
-            self._graph.capture_begin(pool)
+        with _one_at_a_time, torch.cuda.stream(_recording_stream(rows.device)):
+            self._graph.capture_begin(pool, "thread_local")  # what other threads ask for meanwhile is none of its own
             try:
                 step(self._rows)
             finally:

@@ -226,7 +226,8 @@ class Trainer:
         self._noise = stream(device, state.machine.weights.dtype)
         self._limits = torch.zeros(2, dtype=torch.float64, device=device)
         self._graph: StepGraph | None = None
-        self._recorded: Machine | None = None  # what the graph is of
+        self._graph_of: tuple[object, ...] = ()  # whose tensors and numbers it is to have, and
+        self._recorded = False  # whether it has them yet
 
     @property
     def machine(self) -> Machine:
@@ -322,7 +323,8 @@ class Trainer:
         if not isinstance(self._noise, KeyedStream):
             return _room(most)
         rows = self._batch_rows + max(self._batch_rows, len(self.state.chains))
-        return _recorded_room(most, UNPADDED_GROWTH if sweeps.suit(self.machine, rows) else RECORDED_GROWTH)
+        doubled = _recorded_room(most, UNPADDED_GROWTH)
+        return doubled if sweeps.suit(self.machine, rows, doubled) else _recorded_room(most, RECORDED_GROWTH)
 
     def check_finite(self) -> None:
         """DivergenceError where the parameters, as they are now, have run away."""
@@ -365,7 +367,7 @@ class Trainer:
     # -- one step -------------------------------------------------------------------------------------------
 
     def step(self, rows: Tensor) -> None:
-        """One update from the examples of these rows. No host synchronisation."""
+        """One update from the examples of these rows. No host synchronisation; `run_epoch` makes room for growth."""
         self._noise.reseed(self.state.seed, FOR_STEPS, self.state.step)
         if isinstance(self._noise, KeyedStream) and len(rows) == self._batch_rows:
             self._graphed_step(rows, self._noise)
@@ -375,13 +377,17 @@ class Trainer:
         self.state.batch += 1
 
     def _graphed_step(self, rows: Tensor, noise: KeyedStream) -> None:
-        """The step of a capacity is run once as it is, recorded, and replayed from then on."""
-        if self._graph is not None and self._recorded is self.machine:
-            self._graph.replay(rows)
-        else:
+        """The first step of a capacity is run as it is; the second is recorded, and replayed from then on."""
+        state = self.state
+        of = (state.machine, state.optimizer, state.chains, state.sums, self.settings)
+        if list(map(id, of)) != list(map(id, self._graph_of)):
             self._device_step(rows)
+            self._graph_of, self._recorded = of, False
+            return
+        if self._graph is None or not self._recorded:
             self._graph = StepGraph(self._device_step, rows, noise, before=self._graph)
-            self._recorded = self.machine
+            self._recorded = True
+        self._graph.replay(rows)
 
     def _device_step(self, rows: Tensor) -> None:
         """Regroup, both phases, update, grow: all on the device."""
