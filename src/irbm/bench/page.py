@@ -1,6 +1,6 @@
 """Timings as tables in the terminal, and as the page docs/performance.md with its pictures.
 
-``python -m irbm.bench`` writes the page from results/bench_*.json and table1.json.
+``python -m irbm.bench`` writes the page from results/bench_*.json and whole_runs.json.
 """
 
 import json
@@ -41,17 +41,18 @@ def rows(row: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 
 def growth_line(growth: dict[str, Any]) -> str:
+    ratio = growth["growing"] / growth["held"]
     return (
         f"From {growth['first_size']} to {growth['last_size']} units in {growth['steps']} steps on enlarged digits, "
         f"through {len(growth['capacities'])} capacities: "
-        f"{duration(growth['growing'])} a step on average, all that growth brings within it, and "
-        f"{duration(growth['held'])} at the same sizes held, a ratio of {growth['growing'] / growth['held']:.2f}."
+        f"{duration(growth['growing'])} a step on average, with all that growth brings but the first compilation of "
+        f"kernels, and {duration(growth['held'])} at the same sizes held, a ratio of {ratio:.2f}."
     )
 
 
 def memory_lines(result: dict[str, Any]) -> list[str]:
     rows_ = (row for row in result["steps"] if "peak_bytes" in row)
-    return [f"Peak memory of {row['name']}: {row['peak_bytes'] / 2**20:.1f} MiB." for row in rows_]
+    return [f"Peak memory of tensors, {row['name']}: {row['peak_bytes'] / 2**20:.1f} MiB." for row in rows_]
 
 
 def error_lines(result: dict[str, Any]) -> list[str]:
@@ -115,9 +116,10 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
         "repetitions in which all candidates took turns. `irbm` is the infinite RBM with random permutation, growth, "
         "AdaGrad, L1 and max-norm, by the trainer's own step; the others are RBMs of a fixed size. The last "
         "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
-        "step, alone, are the floor; on a GPU from a CUDA graph, as the step is, and in bfloat16 only: irbm multiplies "
-        "in two bfloat16 parts there, and can be faster than products in float32. Where a machine is as small as 64 x "
-        "100, what Python does between kernels is most of a step on a CPU, and plainer libraries are faster.",
+        "step, alone, are the floor; on a GPU from a CUDA graph, as the step is. Training multiplies in two bfloat16 "
+        "parts there, and can be faster than products in float32: its floor is that in bfloat16, by torch, which is "
+        "not the fastest at every size. Annealing multiplies in float32. Where a machine is as small as 64 x 100, a "
+        "step on a CPU is mostly what lies between products, and plain torch and scikit-learn are faster.",
     ]
     for result in results:
         parts += _section(result, pictures.get(result["kind"]))
