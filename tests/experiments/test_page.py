@@ -54,6 +54,8 @@ def test_what_is_missing_is_called_not_run_yet(root):
 
 def test_table_1_stands_beside_the_papers(root):
     rows = [row("iRBM RP", -86.0, True), row("RBM", -90.5, True, (0.05, 0.1)), row("iRBM", -85.9, False)]
+    rows[2] |= {"budget": 8000, "wall_seconds": 40.6, "chosen_at": "old"}
+    rows[2]["validation"][0]["epoch"] = 0
     effort = {"binarized_mnist": {"candidates": [200, 400], "choice_budget": 2000, "full_budget": 16000}}
     found = result("table1", datasets=["binarized_mnist"], rows=rows, effort=effort)
     (root / "results" / "table1.json").write_text(json.dumps(found))
@@ -63,11 +65,12 @@ def test_table_1_stands_beside_the_papers(root):
         "-85.81 (674) | -0.19 |" in text
     )
     assert "| (-85.90) | [-86.20, -85.70] | not reliable | -85.65 (1208) | -0.25 |" in text
-    assert "iRBM RP is above RBM, not to be told apart from iRBM." in text
+    assert "iRBM RP is above RBM, not to be told apart from iRBM (whose bracket is not reliable)." in text
     assert "Not reliable on binarized MNIST, and in parentheses: iRBM." in text
-    assert "chooses among the epochs 400, 800 by" in text
+    assert "chooses among the epochs 400, 800; 0, 800 (iRBM) by" in text
+    assert "likelihoods of the test split have budgets of 16000; 8000 (iRBM)." in text
     assert "where the paper names none: RBM among (0.05, 0.0001) and (0.1, 0.0001)." in text
-    assert "seeds 0, on a GPU, commit abc, 2026-01-02; its rows 38 s, trainings, several at a time, 40 s." in text
+    assert "on a GPU, commit abc (machines kept from old), 2026-01-02; 12 to 41 s a row, all trainings 40 s." in text
     assert "binarized MNIST: 50,000 train.*" in text
     assert "| -85.81 (674) | -86.00 [-86.30, -85.80] (610) | reliable |" in readme
     assert "-85.90" not in readme  # which has the models with RP alone
@@ -116,6 +119,7 @@ def test_table_2_has_means_and_intervals(root):
     text, readme = written(root)
     assert "| 1.50 | [1.25, 1.75] | 1.50 | 1.41 (621) | +0.09 |" in text
     assert "hybrid training in 2 of 3 seeds" in text
+    assert "commit abc, 2026-01-02; the last call 61 s, all trainings 40 s." in text
     assert "| 1.41 (621) | 1.50 [1.25, 1.75] (600) | 3 seeds |" in readme
 
 

@@ -19,6 +19,7 @@ from irbm.experiments import reproduce as registry
 from irbm.experiments import table2
 from irbm.experiments.choice import choose
 from irbm.experiments.lab import Lab, Training, train
+from irbm.experiments.results import stamp
 from irbm.training import Settings
 
 EPOCHS = 2
@@ -348,6 +349,7 @@ def test_the_epoch_with_the_highest_lower_end_is_chosen_not_the_one_that_flatter
     monkeypatch.setattr(Lab, "log_partition", lambda self, machine, training, budget, file: files[file])
     chosen = choose(lab, choice)
     assert chosen.epoch == honest
+    assert chosen.commit == stamp("cpu")["commit"]
     assert (chosen.machine.weights == run.machine(honest).weights).all()
     assert max(chosen.validation, key=lambda c: c["value"])["epoch"] == flattering
 

@@ -40,8 +40,9 @@ def reproduce_command(
         int | None,
         typer.Option(
             help=escape(
-                "Points of the longest annealing path of table1's last estimates, which alone are then repeated. "
-                "Larger costs time in proportion. [16000 on MNIST, 32000 on CalTech]"
+                "The work of table1's last estimates, which alone are then repeated: points of an annealing path with "
+                "the first number of chains, or fewer points with more. Larger costs time in proportion. "
+                "[16000 on MNIST, 32000 on CalTech]"
             )
         ),
     ] = None,

@@ -11,6 +11,7 @@ from typing import Any
 
 from irbm.evaluation.partition import LogPartition
 from irbm.experiments.lab import Lab, Training, digest, likelihood, load
+from irbm.experiments.results import stamp
 from irbm.files import read_tensors, write_tensors
 from irbm.models import Machine
 from irbm.models.build import describe, restore
@@ -45,6 +46,7 @@ class Chosen:
     report: Report  # of that epoch
     validation: list[dict[str, Any]]  # of every epoch looked at
     training_seconds: float
+    commit: str | None  # that chose it; None in a file of an earlier build
 
     @property
     def epoch(self) -> int:
@@ -69,7 +71,7 @@ def choose(lab: Lab, choice: Choice) -> Chosen:
     tensors, about = read_tensors(file, "chosen")
     machine = restore(tensors, about["machine"], lab.device)
     report = Report.restored(about["report"])
-    return Chosen(choice, file, machine, report, about["validation"], about["training_seconds"])
+    return Chosen(choice, file, machine, report, about["validation"], about["training_seconds"], about.get("commit"))
 
 
 def choose_all(lab: Lab, choices: Iterable[Choice]) -> None:
@@ -96,6 +98,7 @@ def _find(lab: Lab, choice: Choice, file: Path) -> None:
         "report": asdict(history[best - 1]) if best else _before_training(machine),
         "validation": found,
         "training_seconds": sum(report.seconds for report in history),
+        "commit": stamp(lab.device)["commit"],
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(file, machine.tensors(), "chosen", about)

@@ -270,8 +270,8 @@ def _missed(suites: dict[str, Any]) -> str:
     by = max((max(row["exact"] - row["upper"], row["lower"] - row["exact"]) for row in missed), default=0.0)
     called = sum(row["reliable"] for row in missed)
     return (
-        f"Of {len(rows)} brackets {len(missed)} miss the truth, by {by:.2f} nats at most; {called} of these are called "
-        "reliable."
+        f"Of {len(rows)} brackets {len(missed)} miss the truth, by {by:.2f} nats at most; called reliable among them: "
+        f"{called}."
     )
 
 

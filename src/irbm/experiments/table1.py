@@ -1,5 +1,6 @@
 """Table 1: test log-likelihoods of density models (sec. 4.2), and of the RBM that the infinite one is turned into."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -63,8 +64,8 @@ TRIED: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {
 BIASED = {CALTECH}
 HOW = (
     "The validation split chooses among the epochs {epochs} by the lower end of the bracket of its mean "
-    "log-likelihood (annealing of at most {choice_budget} points); the likelihood of the test split is estimated with "
-    "up to {most} points."
+    "log-likelihood, of a budget of {choice_budget} points; likelihoods of the test split have budgets of {budgets}. A "
+    "budget is points of a path with the first number of chains, or as much work with fewer points and more chains."
 )
 WORDS = (
     'Machines of few units are enumerated. The column "pruned" counts the units left without those whose weights have '
@@ -147,6 +148,7 @@ def row(lab: Lab, dataset: str, model: str, seed: int) -> dict[str, Any]:
         "log_partition": asdict(log_z),
         "settings": settings_table(found.choice.training.settings),
         "training_seconds": 0.0 if model == CONVERTED else sum(chosen.training_seconds for chosen in tried),
+        "chosen_at": found.commit,
     }
 
 
@@ -224,8 +226,10 @@ def _story(r: dict[str, Any]) -> str:
         return ""
     lines = [
         f"How ln Z of {r['model']} on {TITLES[r['dataset']]} was found, round by round: estimates ± standard errors, "
-        "with effective chains in parentheses. Forward values are too small where they are wrong, those going back too "
-        "large; runs in one place of different rounds count together in the end ([how](decisions/005-bracket.md)).",
+        "with effective chains in parentheses. Forward values are mostly too small where they are wrong, and those "
+        "going back too large; with few effective chains they are off either way. The lower end is the largest forward "
+        "value less four errors, all first paths of the rounds together and all second ones counting as values, too; "
+        "the upper end is what the last round's way back allows ([the rule](decisions/005-bracket.md)).",
         "",
         *rounds(log_z["trials"]),
         "",
@@ -241,13 +245,20 @@ def _ways(result: dict[str, Any]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in result["datasets"]:
         rows = [r for r in result["rows"] if r["dataset"] == name]
-        epochs = sorted({looked["epoch"] for r in rows for looked in r["validation"]})
-        most, fewest = max(r["budget"] for r in rows), result["effort"][name]["choice_budget"]
-        how = HOW.format(epochs=", ".join(map(str, epochs)), choice_budget=fewest, most=most)
-        if most < DEFAULT_BUDGET:
-            how += f" That is less than the default of {DEFAULT_BUDGET}: with more the brackets would be narrower."
+        epochs = _with_models(rows, lambda r: ", ".join(map(str, sorted({one["epoch"] for one in r["validation"]}))))
+        budgets = _with_models(rows, lambda r: f"{r['budget']}")
+        how = HOW.format(epochs=epochs, choice_budget=result["effort"][name]["choice_budget"], budgets=budgets)
         found.setdefault(how, []).append(name)
     return found
+
+
+def _with_models(rows: list[dict[str, Any]], what: Callable[[dict[str, Any]], str]) -> str:
+    """What rows have: that of the most of them first, the others with the names of their models."""
+    having: dict[str, list[str]] = {}
+    for r in rows:
+        having.setdefault(what(r), []).append(r["model"])
+    usual, *others = sorted(having, key=lambda one: -len(having[one]))
+    return "; ".join([usual, *(f"{one} ({', '.join(dict.fromkeys(having[one]))})" for one in others)])
 
 
 def highlights(result: dict[str, Any]) -> list[str]:
@@ -315,7 +326,8 @@ def _verdict(result: dict[str, Any], dataset: str) -> str:
     words = []
     for other in own:
         if other["model"] in (CLASSIC, ORDINARY, GREEDY) and other["seed"] == ours["seed"]:
-            words.append(f"{_against(ours['test'], other['test'])} {other['model']}")
+            doubt = "" if other["test"]["reliable"] else " (whose bracket is not reliable)"
+            words.append(f"{_against(ours['test'], other['test'])} {other['model']}{doubt}")
     unsure = [r["model"] for r in own if not r["test"]["reliable"]]
     text = f"On {TITLES[dataset]}, by the brackets, iRBM RP is {', '.join(words)}." if words else ""
     if unsure:
