@@ -539,8 +539,7 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_recorded_step_is_not_replayed_on_what_has_changed_since(change, graphs):
     """It is of tensors that nobody trains any more, or of numbers that nobody wants."""
-    state = fresh(QUICK)
-    one = Trainer(state, X, settings=QUICK)
+    one = Trainer(fresh(QUICK), X, settings=QUICK)
     graphed(one, 3)
     assert graphs == ["recorded", "replayed", "replayed"]
     change(one)
@@ -548,7 +547,6 @@ def test_a_recorded_step_is_not_replayed_on_what_has_changed_since(change, graph
     assert graphs == ["recorded", "replayed", "replayed"]
     graphed(one, 2)
     assert graphs[3:] == ["recorded", "replayed", "replayed"]
-    assert not state.machine.weights[5:].any()
 
 
 def test_nothing_is_recorded_for_one_step(graphs):

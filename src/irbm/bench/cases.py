@@ -30,7 +30,7 @@ SCALING: dict[str, tuple[int, ...]] = {
 }
 FLOORS = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16)}
 EPOCH = {"cpu": 96, "cuda": 32}  # steps timed together: fewer on a CPU would count how its threads wake
-SERIES_EPOCH = {"cpu": 32, "cuda": 32}  # the same in a series, which has large sizes
+SERIES_EPOCH = 32  # the same in a series, which has large sizes
 GROWTH_STEPS = {"cpu": 250, "cuda": 500}  # to a pass; the paper's 50,000 examples make 500
 GROWTH_PASSES = 4  # to some 400 units; the paper's machines have 600 after 50 passes
 ANNEALING_CHAINS, ANNEALING_POINTS = 100, 101
@@ -74,7 +74,7 @@ def _step(
 ) -> dict[str, Any]:
     """Our step with its floors and, but for a series, its peers."""
     report(case.name)
-    n = (SERIES_EPOCH if alone else EPOCH)[device.type]
+    n = SERIES_EPOCH if alone else EPOCH[device.type]
     calls = {OURS: (steps.training(case, n, seed, device), n)}
     for dtype in FLOORS[device.type]:
         name = str(dtype).removeprefix("torch.")

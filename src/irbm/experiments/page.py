@@ -92,7 +92,8 @@ def _provenance(name: str, result: dict[str, Any]) -> str:
         if seconds
         else f"the last call {result['wall_seconds']:.0f} s"
     )
-    earlier = {part["chosen_at"]: None for part in parts if part.get("chosen_at", part["commit"]) != part["commit"]}
+    chosen = {part.get("chosen_at", part["commit"]) or "an earlier build": None for part in parts}
+    earlier = [commit for commit in chosen if commit not in commits]
     kept = f" (machines kept from {', '.join(earlier)})" if earlier else ""
     return (
         f"*`irbm reproduce {name}`, seeds {seeds}, on {', '.join(where)}, commit {', '.join(commits)}{kept}, "
