@@ -11,9 +11,10 @@ import torch
 
 from interpreter import device_for_kernels
 from irbm.models import Fixed, Infinite, Ordered
-from irbm.ops import dispatch, kernels
+from irbm.ops import dispatch, kernels, noise, products
 from irbm.ops.noise import uniform_noise
 from irbm.training import Settings, Trainer, TrainingState, checkpoint, growth
+from irbm.training.graph import StepGraph
 from irbm.training.initial import initial_machine
 from irbm.training.trainer import SEGMENT
 
@@ -89,18 +90,28 @@ VARIANTS = {
 @pytest.mark.parametrize("depth", [Fixed(), Ordered(), Infinite()], ids=lambda d: d.kind)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_step_from_the_same_uniforms_is_the_cpus(variant, depth, monkeypatch):
+    compare_a_step(variant, depth, device_for_kernels(), True, monkeypatch)
+
+
+@needs_cuda
+@pytest.mark.parametrize("depth", [Fixed(), Ordered(), Infinite()], ids=lambda d: d.kind)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_step_of_a_gpu_without_kernels_is_the_cpus(variant, depth, monkeypatch):
+    compare_a_step(variant, depth, "cuda", False, monkeypatch)
+
+
+def compare_a_step(variant, depth, device, with_kernels, monkeypatch):
     """All decisions are the same, at this seed; parameters differ by rounding.
 
     The largest part of it is the weights' two bfloat16 parts: up to 2^-16 (2^-14 in the interpreter, which cuts off) of
     sum |W| v, some 3, in an activation; a tenth of that in a gradient, whose square is added up. One decision that
     fell differently would move a visible bias by 0.3/30 of the rate over a root below 1.5: 3e-4 or more.
     """
-    device = device_for_kernels()
     labels = 3 if variant in ("generative, labels", "discriminative", "hybrid") else 0
     settings = Settings(n_iter=1, batch_size=20, gibbs_steps=3, regroup=0.8, **VARIANTS[variant])
     found, kept = [], None
     for where in ("cpu", device):
-        fast = kept is not None
+        fast = kept is not None and with_kernels
         monkeypatch.setattr(dispatch, "has_kernels", lambda a, fast=fast: fast and a.dtype != torch.float64)
         state = started(depth, settings, labels, where)
         trainer = Trainer(state, X, Y if labels else None, settings=settings)
@@ -200,6 +211,32 @@ def test_a_checkpoint_in_mid_epoch_goes_on_to_the_same_bits(name, at, tmp_path):
 
 
 @needs_cuda
+@pytest.mark.parametrize("name", RUNS)
+def test_an_older_card_records_its_steps_without_bfloat16(name, monkeypatch):
+    recorded, record = [], StepGraph.__init__
+    monkeypatch.setattr(StepGraph, "__init__", lambda *a, **k: recorded.append(record(*a, **k)))
+    monkeypatch.setattr(products, "arrange", lambda *_: pytest.fail("bfloat16 on a card that has none"))
+    monkeypatch.setattr(dispatch, "_has_bfloat16", lambda device: False)
+    graphed = run(name)[0]
+    assert recorded
+    assert_same_bits(graphed, run(name, kind=Eager)[0])
+    assert graphed.machine.weights.abs().max() > 0.01
+    assert not isinstance(graphed.machine.depth, Infinite) or int(graphed.machine.size) > 1
+
+
+@needs_cuda
+@pytest.mark.parametrize("name", RUNS)
+def test_without_triton_a_seed_is_a_run_all_the_same(name, monkeypatch):
+    for module in (dispatch, noise):
+        monkeypatch.setattr(module, "available", lambda device: False)
+    monkeypatch.setattr(StepGraph, "__init__", lambda *_, **__: pytest.fail("recorded without kernels"))
+    one = run(name)[0]
+    assert_same_bits(one, run(name)[0])
+    assert one.machine.weights.abs().max() > 0.01
+    assert not isinstance(one.machine.depth, Infinite) or int(one.machine.size) > 1
+
+
+@needs_cuda
 def test_a_batch_of_another_size_and_a_float64_machine_train_too():
     settings = Settings(n_iter=2, batch_size=50, gibbs_steps=2)  # 44, 44, 42
     for dtype in (torch.float32, torch.float64):
@@ -239,14 +276,16 @@ def test_the_host_waits_for_nothing_in_a_step_and_drains_nothing_between_segment
 @needs_cuda
 @pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
-def test_a_larger_capacity_is_recorded_while_the_device_is_at_work(monkeypatch):
+@pytest.mark.parametrize("objective", ["generative", "discriminative", "hybrid"])
+def test_a_larger_capacity_is_recorded_while_the_device_is_at_work(objective, monkeypatch):
     """The second recording neither waits nor gives memory back, and is of the step."""
     monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
-    settings = Settings(n_iter=1, batch_size=1, gibbs_steps=2)
+    settings = Settings(n_iter=1, batch_size=1, gibbs_steps=2, objective=objective)
+    labels = 0 if objective == "generative" else 3
 
     def grown(kind):
-        machine = initial_machine(Infinite(), 40, n_components=150, device="cuda")
-        trainer = kind(TrainingState.start(machine, settings, 0), X, settings=settings)
+        machine = initial_machine(Infinite(), 40, n_components=150, n_classes=labels, device="cuda")
+        trainer = kind(TrainingState.start(machine, settings, 0), X, Y if labels else None, settings=settings)
         rows, capacities = torch.arange(len(X), device="cuda"), set()
         for first in range(0, 4 * SEGMENT, SEGMENT):
             trainer._begin_segment()
