@@ -350,24 +350,28 @@ def depth_panels(panels: Mapping[str, tuple[NDArray[Any], int]], columns: int) -
     return figure
 
 
-def cumulative_depth(panels: Mapping[str, tuple[NDArray[Any], int]]) -> Figure:
-    """ln p(z <= i | v) over i: for each panel the least, 5 %, median, 95 % and largest of all examples.
+def cumulative_depth(panels: Mapping[str, Mapping[str, tuple[NDArray[Any], int]]]) -> Figure:
+    """ln p(z <= i | v) over i: for each way in a panel the least, 5 %, median, 95 % and largest of all examples.
 
-    Bands are (5, l), and come with M, how many units were regrouped.
+    Bands are (5, l), and come with M, how many units were regrouped: a dashed line.
     """
-    figure = Figure(figsize=(WIDTH, 4.6), facecolor="white", layout="constrained")
+    figure = Figure(figsize=(WIDTH, 5.0), facecolor="white", layout="constrained")
     grid = figure.subplots(2, len(panels), squeeze=False, sharex="col")
-    for column, (title, (bands, regrouped)) in zip(grid.T, panels.items(), strict=True):
-        i = np.arange(1, bands.shape[1] + 1)
-        for axes, values in zip(column, (np.exp(bands), bands), strict=True):
-            axes.fill_between(i, values[0], values[-1], color=BLUE, alpha=0.12, linewidth=0, label="all examples")
-            axes.fill_between(i, values[1], values[-2], color=BLUE, alpha=0.3, linewidth=0, label="5 % to 95 %")
-            axes.plot(i, values[2], color=BLUE, linewidth=1.4, label="median")
-            axes.axvline(regrouped, color=VERMILION, linestyle="--", linewidth=1.2, label="$M_T$")
+    for column, (title, ways) in zip(grid.T, panels.items(), strict=True):
+        for (way, (bands, regrouped)), color in zip(ways.items(), (BLUE, VERMILION), strict=False):
+            i = np.arange(1, bands.shape[1] + 1)
+            for axes, values in zip(column, (np.exp(bands), bands), strict=True):
+                axes.fill_between(i, values[0], values[-1], color=color, alpha=0.10, linewidth=0)
+                axes.fill_between(i, values[1], values[-2], color=color, alpha=0.25, linewidth=0)
+                axes.plot(i, values[2], color=color, linewidth=1.4, label=way)
+                axes.axvline(regrouped, color=color, linestyle="--", linewidth=1.2)
+        for axes in column:
             _plain_axes(axes, zero=False)
         _label(column[0], title, "", "p(z ≤ i | v)")
         _label(column[1], "", "i", "ln p(z ≤ i | v)")
     grid[0, 0].legend(frameon=False, fontsize=8, labelcolor=INK, loc="upper left")
+    note = "Lines: medians; bands: 5 % to 95 %, and all examples; dashed: $M_T$"
+    figure.supxlabel(note, fontsize=8, color=INK)
     return figure
 
 
@@ -447,19 +451,25 @@ class Compared(NamedTuple):
 
 
 def comparison(panels: Mapping[str, Sequence[Compared]], label: str, ours: str = "ours, with bracket") -> Figure:
-    """Ours with brackets (hollow: not reliable) beside the paper's, a row each."""
+    """Ours with brackets (hollow: not reliable) beside the paper's: a line for each name, one above the other in it."""
     every = [row for rows in panels.values() for row in rows]
-    most = max(map(len, panels.values()))
-    figure = Figure(figsize=(WIDTH, 1.4 + 0.28 * most), facecolor="white", layout="constrained")
-    for axes, (title, rows) in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True):
-        for place, row in enumerate(rows):
-            axes.plot([row.lower, row.upper], [place, place], color=BLUE, linewidth=2.5, alpha=0.5)
-            face = BLUE if row.reliable else "white"
-            axes.plot(row.value, place, "o", color=BLUE, markerfacecolor=face, markersize=6)
-            if row.other is not None:
-                axes.plot(row.other, place, "x", color=VERMILION, markersize=7, markeredgewidth=1.8)
-        axes.set_yticks(range(len(rows)), [row.name for row in rows])
-        axes.set_ylim(len(rows) - 0.5, -0.5)
+    named = [dict.fromkeys(row.name for row in rows) for rows in panels.values()]
+    figure = Figure(figsize=(WIDTH, 1.4 + 0.28 * max(map(len, named))), facecolor="white", layout="constrained")
+    for axes, names, (title, rows) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], named, panels.items(), strict=True
+    ):
+        for place, name in enumerate(names):
+            own = [row for row in rows if row.name == name]
+            for number, row in enumerate(own):
+                y = place + 0.6 * ((number + 0.5) / len(own) - 0.5)
+                axes.plot([row.lower, row.upper], [y, y], color=BLUE, linewidth=2.5, alpha=0.5)
+                face = BLUE if row.reliable else "white"
+                axes.plot(row.value, y, "o", color=BLUE, markerfacecolor=face, markersize=6 if len(own) == 1 else 4)
+            if own[0].other is not None:
+                axes.plot(own[0].other, place, "x", color=VERMILION, markersize=7, markeredgewidth=1.8)
+        axes.set_yticks(range(len(names)), list(names))
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.xaxis.set_major_locator(MaxNLocator(5))
         _label(axes, title, label, "")
         axes.grid(axis="x", color=GAP, linewidth=0.6, alpha=0.6)
         axes.spines[["top", "right"]].set_visible(False)

@@ -78,6 +78,20 @@ def test_table_1_stands_beside_the_papers(root):
     assert "-85.90" not in readme  # which has the models with RP alone
 
 
+def test_table_1_counts_seeds(root):
+    rows = [row("iRBM RP", -86.0, True), row("RBM", -90.5, True), row("iRBM", -85.9, True)]
+    again = [row("iRBM RP", -88.0, True), row("RBM", -90.5, False), row("iRBM", -89.0, True)]
+    rows += [r | {"seed": 1} for r in again]
+    effort = {"binarized_mnist": {"candidates": [200, 400], "choice_budget": 2000, "full_budget": 16000}}
+    found = result("table1", datasets=["binarized_mnist"], rows=rows, effort=effort, seeds=[0, 1])
+    (root / "results" / "table1.json").write_text(json.dumps(found))
+    text, readme = written(root)
+    assert "iRBM RP is above RBM in 2 of 2 seeds (whose brackets are not all reliable), " in text
+    assert "not to be told apart from iRBM in 1 of 2 seeds and above it in 1." in text
+    assert "over how many seeds: iRBM RP -87.00 (2), RBM -90.50 (2), iRBM -87.45 (2)." in text
+    assert "| -86.00 [-86.30, -85.80] (610); mean of 2 seeds -87.00 | reliable |" in readme
+
+
 def trial(side, name, n_points, value):
     about = {"side": side, "name": name, "n_points": n_points, "n_chains": 400}
     return {**about, "value": value, "stderr": 0.05, "ess": 99.6}

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from irbm import plots
 from irbm.evaluation.diagnostics import order_invariance
@@ -48,12 +49,12 @@ def figures(run: Run) -> dict[str, Any]:
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     """One seed, the first."""
-    panels = {}
+    panels: dict[str, dict[str, tuple[NDArray[np.float32], int]]] = {}
     for done in lab.train(fig5.trainings(lab, tuple(result["seeds"][:1]), fig5.REGROUPED)):
         log_up_to = np.logaddexp.accumulate(fig5.of_training_examples(done)[:, :-1], axis=1)
         bands = np.quantile(log_up_to, QUANTILES, axis=0)
-        title = f"{TITLES[done.training.dataset]}, {fig5.way_of(done.training.settings.regroup)}"
-        panels[title] = (bands, done.history()[-1].regrouped)
+        ways = panels.setdefault(TITLES[done.training.dataset], {})
+        ways[fig5.way_of(done.training.settings.regroup)] = (bands, done.history()[-1].regrouped)
     return plots.cumulative_depth(panels)
 
 

@@ -1,5 +1,6 @@
 """Table 1: test log-likelihoods of density models (sec. 4.2), and of the RBM that the infinite one is turned into."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -41,9 +42,10 @@ class Effort:
     max_components: int | None = None
 
 
+EVERY_100TH = tuple(range(100, 1001, 100))
 EFFORT = {
-    MNIST: Effort((200, 400, 600, 800, 1000), (0, 100, 200), {CLASSIC: 500, GREEDY: 460}, full_budget=16000),
-    CALTECH: Effort((200, 400, 600, 800, 1000), (0, 100, 200, 300), {CLASSIC: 500, GREEDY: 550}, full_budget=32000),
+    MNIST: Effort(EVERY_100TH, (0, 100, 200), {CLASSIC: 500, GREEDY: 460}, full_budget=16000),
+    CALTECH: Effort(EVERY_100TH, (0, 100, 200, 300), {CLASSIC: 500, GREEDY: 550}, full_budget=32000),
     # Small enough to enumerate, so that seconds do.
     DIGITS: Effort((10, 50, 100), (0, 10), {CLASSIC: 14, GREEDY: 14}, max_components=14),
 }
@@ -268,7 +270,9 @@ def highlights(result: dict[str, Any]) -> list[str]:
         if r["dataset"] in PAPER and r["model"] in (RP, CONVERTED, *OWN) and r["seed"] == result["seeds"][0]:
             _, _, _, _, _, _, size, _, value, bracket, verdict, theirs, _ = _cells(r)
             what = f"{TITLES[r['dataset']]}, {r['model']}: test log-likelihood (N_h)"
-            lines.append(f"| {what} | {theirs} | {value} {bracket} ({size}) | {verdict} |")
+            mean, n = _means([one for one in result["rows"] if one["dataset"] == r["dataset"]])[r["model"]]
+            seeds = f"; mean of {n} seeds {mean:.2f}" if n > 1 else ""
+            lines.append(f"| {what} | {theirs} | {value} {bracket} ({size}){seeds} | {verdict} |")
     return lines
 
 
@@ -318,18 +322,22 @@ def _among(result: dict[str, Any], dataset: str) -> str:
 
 
 def _verdict(result: dict[str, Any], dataset: str) -> str:
-    """How RP stands beside the others, by brackets and not by values."""
+    """How RP stands beside the others, by brackets and not by values, seed by seed."""
     own = [r for r in result["rows"] if r["dataset"] == dataset]
-    ours = next((r for r in own if r["model"] == RP), None)
-    if ours is None:
-        return ""
+    ours = {r["seed"]: r["test"] for r in own if r["model"] == RP}
     words = []
-    for other in own:
-        if other["model"] in (CLASSIC, ORDINARY, GREEDY) and other["seed"] == ours["seed"]:
-            doubt = "" if other["test"]["reliable"] else " (whose bracket is not reliable)"
-            words.append(f"{_against(ours['test'], other['test'])} {other['model']}{doubt}")
-    unsure = [r["model"] for r in own if not r["test"]["reliable"]]
+    for model in (CLASSIC, ORDINARY, GREEDY):
+        others = {r["seed"]: r["test"] for r in own if r["model"] == model and r["seed"] in ours}
+        if others:
+            outcome = _how_often([_against(ours[seed], test) for seed, test in others.items()], model)
+            sure = all(test["reliable"] for test in others.values())
+            brackets = "bracket is not" if len(others) == 1 else "brackets are not all"
+            words.append(outcome if sure else f"{outcome} (whose {brackets} reliable)")
     text = f"On {TITLES[dataset]}, by the brackets, iRBM RP is {', '.join(words)}." if words else ""
+    if len(ours) > 1:
+        means = [f"{model} {mean:.2f} ({n})" for model, (mean, n) in _means(own).items()]
+        text += f" Means of the values, and over how many seeds: {', '.join(means)}."
+    unsure = [r["model"] for r in own if not r["test"]["reliable"]]
     if unsure:
         text += f" Not reliable on {TITLES[dataset]}, and in parentheses: {', '.join(dict.fromkeys(unsure))}."
     return text.lstrip()
@@ -339,3 +347,19 @@ def _against(ours: dict[str, Any], other: dict[str, Any]) -> str:
     if ours["lower"] > other["upper"]:
         return "above"
     return "below" if ours["upper"] < other["lower"] else "not to be told apart from"
+
+
+def _how_often(outcomes: list[str], model: str) -> str:
+    """Outcomes of one seed or of several, the commonest first."""
+    if len(outcomes) == 1:
+        return f"{outcomes[0]} {model}"
+    (first, n), *rest = Counter(outcomes).most_common()
+    return " and ".join([f"{first} {model} in {n} of {len(outcomes)} seeds", *(f"{one} it in {k}" for one, k in rest)])
+
+
+def _means(rows: list[dict[str, Any]]) -> dict[str, tuple[float, int]]:
+    """The mean value of every model, and over how many seeds."""
+    values: dict[str, list[float]] = {}
+    for r in rows:
+        values.setdefault(r["model"], []).append(r["test"]["value"])
+    return {model: (sum(found) / len(found), len(found)) for model, found in values.items()}
