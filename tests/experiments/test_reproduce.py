@@ -286,7 +286,8 @@ def kept(out, training, epoch):
 def test_depths_of_figs_5_and_6_are_those_of_the_parameters(out):
     X = data.load("digits").train.X.astype(np.float64)
     figures = {r["regroup"]: r for r in quick(out, "fig5")["runs"]}
-    order = quick(out, "fig6")["runs"][0]
+    orders = {r["regroup"]: r for r in quick(out, "fig6")["runs"]}
+    assert set(figures) == {None, *orders} == {None, "adaptive", 0.5}
     for training in registry.EXPERIMENTS["fig5"].trainings(Lab(out=out, quick=True, epochs=EPOCHS), (0,)):
         log_p = kept(out, training, EPOCHS).log_p_z(X)
         found = figures[training.settings.regroup]
@@ -295,6 +296,7 @@ def test_depths_of_figs_5_and_6_are_those_of_the_parameters(out):
         assert found["likeliest_z"]["mean"] == pytest.approx(z.mean(), abs=0.05)
         assert found["share_above_regrouped"] == pytest.approx((z > found["regrouped"]).mean(), abs=0.005)
         if training.settings.regroup:
+            order = orders[training.settings.regroup]
             m = order["regrouped"]
             assert m == found["regrouped"] > 0
             up_to_m = np.logaddexp.reduce(log_p[:, :m], axis=1)
