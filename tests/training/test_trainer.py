@@ -22,7 +22,7 @@ from irbm.training import (
     optim,
 )
 from irbm.training.initial import initial_machine
-from irbm.training.trainer import CAPACITY_UNIT, SEGMENT
+from irbm.training.trainer import CAPACITY_UNIT, FIRST_RECORDED, SEGMENT
 from machines import as_machine, random_small
 
 rng = np.random.default_rng(0)
@@ -526,6 +526,10 @@ def other_sums(trainer):
     trainer.state.sums = trainer.state.sums.clone()
 
 
+def other_examples(trainer):
+    trainer.X = trainer.X.clone()
+
+
 CHANGES = {
     "room": lambda trainer: trainer._make_room(100, 1),
     "machine": other_machine,
@@ -533,6 +537,7 @@ CHANGES = {
     "chains": other_chains,
     "sums": other_sums,
     "settings": other_settings,
+    "examples": other_examples,
 }
 
 
@@ -540,7 +545,7 @@ CHANGES = {
 def test_a_recorded_step_is_not_replayed_on_what_has_changed_since(change, graphs):
     """It is of tensors that nobody trains any more, or of numbers that nobody wants."""
     one = Trainer(fresh(QUICK), X, settings=QUICK)
-    graphed(one, 3)
+    graphed(one, FIRST_RECORDED + 2)
     assert graphs == ["recorded", "replayed", "replayed"]
     change(one)
     graphed(one, 1)  # as it is
@@ -549,9 +554,45 @@ def test_a_recorded_step_is_not_replayed_on_what_has_changed_since(change, graph
     assert graphs[3:] == ["recorded", "replayed", "replayed"]
 
 
-def test_nothing_is_recorded_for_one_step(graphs):
+def test_nothing_is_recorded_for_few_steps(graphs):
     """As where a stream of batches is learned from one by one, each by a trainer of its own."""
     state = fresh(QUICK)
     for _ in range(3):
-        graphed(Trainer(state, X, settings=QUICK), 1)
+        graphed(Trainer(state, X, settings=QUICK), FIRST_RECORDED)
     assert graphs == []
+
+
+def test_a_machine_put_in_another_ones_place_is_seen_anew(monkeypatch):
+    """As the size is seen late on a GPU: what was seen of the machine before says nothing of this one."""
+    monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
+    settings = Settings(n_iter=3, batch_size=1, gibbs_steps=1)
+
+    class Swapped(Steps):
+        def step(self, rows):
+            super().step(rows)
+            if self.state.step == SEGMENT + 1:
+                other = TrainingState.start(initial_machine(Infinite(), 8, n_components=400), settings, 1)
+                self.state.machine, self.state.optimizer = other.machine.with_capacity(512), other.optimizer
+                self.state.optimizer = self.state.optimizer.with_capacity(512)
+
+    trained = Swapped(fresh(settings), X, settings=settings, seen=[])
+    trained.run()
+    assert int(trained.machine.size) == 400 + 3 * 70 - (SEGMENT + 1)
+
+
+def test_a_state_of_a_cpu_has_room_on_a_gpu_before_the_first_look(monkeypatch):
+    """A CPU makes room for one unit at a time, and a GPU looks at the size in every 32nd step alone."""
+    monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
+    settings = Settings(n_iter=2, batch_size=1, gibbs_steps=1)
+
+    class Stopped(Trainer):
+        def step(self, rows):
+            super().step(rows)
+            if self.state.step == 40:
+                self.stop()
+
+    state = fresh(settings)
+    Stopped(state, X, settings=settings).run()
+    assert state.step == 40
+    Steps(state, X, settings=settings, seen=[]).run()
+    assert int(state.machine.size) == 1 + 140

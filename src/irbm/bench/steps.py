@@ -16,6 +16,7 @@ from irbm.evaluation import ais
 from irbm.evaluation.paths import Base, Path
 from irbm.models import Infinite, Machine
 from irbm.ops.noise import uniform_noise
+from irbm.ops.recording import Recording
 from irbm.training import Settings, Trainer, TrainingState
 from irbm.training.callbacks import Callback
 from irbm.training.initial import initial_machine
@@ -107,12 +108,10 @@ def recorded(step: Call, device: torch.device | str) -> Call:
     if torch.device(device).type != "cuda":
         return step
     step()  # so that what a library sets up once is there
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        step()
+    recording = Recording(step, torch.device(device))
 
     def replay(holds: Call = step) -> None:  # the graph writes to the step's tensors: they must outlive it
-        graph.replay()
+        recording.replay()
 
     return replay
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from irbm.evaluation.paths import Path, States
 from irbm.ops.noise import KeyedStream, Noise
+from irbm.ops.recording import Recording
 from irbm.ops.reference import Heat
 
 PILOT_POINTS = 256
@@ -120,11 +121,9 @@ class _Annealing:
                     old.copy_(new)
 
         step_in_place()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            step_in_place()
+        recording = Recording(step_in_place, self._at.device)
         for _ in range(self._n_steps - 1):
-            graph.replay()
+            recording.replay()
 
 
 class Pilot(NamedTuple):

@@ -29,6 +29,7 @@ SEGMENT = 32  # steps between two looks of the host at a device
 CAPACITY_UNIT = 32
 # Capacities where steps are recorded: the least, and from one to the next, where padding costs or nearly does not.
 RECORDED_LEAST, RECORDED_GROWTH, UNPADDED_GROWTH = 256, 1.25, 2.0
+FIRST_RECORDED = 8  # steps before a trainer records one: few of them, as of a stream's batch, would not pay for it
 DIVERGED = 1e6  # no parameter that means anything is as large
 
 # The first number of a random stream's key after the seed: what the stream is for.
@@ -221,12 +222,14 @@ class Trainer:
         self._stopped = False
         self._looks_ahead = device.type != "cpu"  # where reading the size would wait for every step so far
         self._look = _Look(device)  # at the start of the segment in progress
+        self._look_of: Machine | None = None  # whose size it saw
         self.known_size = int(state.machine.size)  # l, as the host saw it last
         self._taken_up = self.known_size  # l, where this trainer took the state up
         self._noise = stream(device, state.machine.weights.dtype)
         self._limits = torch.zeros(2, dtype=torch.float64, device=device)
         self._graph: StepGraph | None = None
-        self._graph_of: tuple[object, ...] = ()  # whose tensors and numbers it is to have, and
+        self._graph_of: tuple[object, ...] = ()  # whose tensors and numbers it is to have, how many steps were taken
+        self._unrecorded = 0  # of these as they are, and
         self._recorded = False  # whether it has them yet
 
     @property
@@ -257,6 +260,7 @@ class Trainer:
         shuffled = self._shuffled_rows()
         limits = regroup.limits(self.settings.regroup, self.state.epoch, [r.mean_z for r in self.state.history])
         self._limits.copy_(torch.tensor(limits, dtype=torch.float64))
+        self._make_room_to_start()
         rows = shuffled[:0]
         while self.state.batch < self.n_batches:
             if self._stopped:
@@ -285,14 +289,15 @@ class Trainer:
             self._refuse(largest)
             self._make_room(size, 2 * SEGMENT)  # of the segment that the look is older than, and of this one
             self._look.take(self.state.step, self.machine)
+            self._look_of = self.machine
         else:
             self.check_finite()
         for callback in self.callbacks:
             callback.after_segment(self)
 
     def _seen_late(self) -> tuple[int, float]:
-        """What was seen at the start of the last segment; an older look is of a state that others trained since."""
-        if self._look.step != self.state.step - SEGMENT:
+        """What was seen at the start of the last segment; an older look, or of another machine, is of no use."""
+        if self._look.step != self.state.step - SEGMENT or self._look_of is not self.machine:
             return self._look_back()
         return self._look.read()
 
@@ -306,6 +311,14 @@ class Trainer:
         self._taken_up = int(self.machine.size)
         at_least = self._taken_up - SEGMENT  # where an optimiser has been begun anew as well
         return max(int(was_there_K.sum()), at_least), float(_largest(self.machine))
+
+    def _make_room_to_start(self) -> None:
+        """For growth until the first look, in a state that comes from where the host looks at every step."""
+        left = -self.state.step % SEGMENT
+        if self._looks_ahead and left and self._look.step is None:
+            size = int(self.machine.size)
+            if self.machine.capacity < self._room(size, left):
+                self._make_room(size, left)
 
     def _make_room(self, size: int, growth: int) -> None:
         """Let the capacity be that for a size and what it may grow by."""
@@ -377,12 +390,17 @@ class Trainer:
         self.state.batch += 1
 
     def _graphed_step(self, rows: Tensor, noise: KeyedStream) -> None:
-        """The first step of a capacity is run as it is; the second is recorded, and replayed from then on."""
+        """The first steps are run as they are, and the first one of every later capacity; then one is recorded.
+
+        From then on it is replayed, as long as all that it reads and writes is what it was.
+        """
         state = self.state
-        of = (state.machine, state.optimizer, state.chains, state.sums, self.settings)
+        of = (state.machine, state.optimizer, state.chains, state.sums, self.settings, self.X, self.y)
         if list(map(id, of)) != list(map(id, self._graph_of)):
+            self._graph_of, self._unrecorded, self._recorded = of, 0, False
+        if not self._recorded and self._unrecorded < (FIRST_RECORDED if self._graph is None else 1):
             self._device_step(rows)
-            self._graph_of, self._recorded = of, False
+            self._unrecorded += 1
             return
         if self._graph is None or not self._recorded:
             self._graph = StepGraph(self._device_step, rows, noise, before=self._graph)
