@@ -50,17 +50,32 @@ def test_without_triton_everything_loads_and_says_so():
     assert run.returncode == 0
 
 
+class Trial:
+    """A kernel that runs, or that Triton fails to compile."""
+
+    def __init__(self, error=None):
+        self.error, self.launched = error, 0
+
+    def __getitem__(self, grid):
+        return self
+
+    def __call__(self, out):
+        self.launched += 1
+        if self.error:
+            raise self.error
+
+
 @pytest.fixture
 def card(monkeypatch):
-    """A GPU of some capability, as far as questions go, beside the compilers that are found."""
+    """A GPU of some capability, as far as questions go, and what comes of a first kernel there."""
 
-    def of(capability, compilers, variable=None):
+    def of(capability, trial):
         kernels._compiles_for.cache_clear()
         monkeypatch.setattr(kernels, "triton", object())
         monkeypatch.setattr(kernels, "INTERPRETED", False)
+        monkeypatch.setattr(kernels, "_trial_kernel", trial)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-        monkeypatch.setattr(kernels.shutil, "which", lambda name: name if name in compilers else None)
-        monkeypatch.setenv("CC", variable or "")
+        monkeypatch.setattr(torch, "empty", lambda *shape, device: None)
         return kernels.available("cuda")
 
     yield of
@@ -68,12 +83,13 @@ def card(monkeypatch):
 
 
 def test_kernels_are_for_cards_that_triton_knows(card):
-    assert card((7, 0), {"gcc"})
-    assert not card((6, 1), {"gcc"})
+    assert card((7, 0), Trial())
+    assert not card((6, 1), Trial())
 
 
-def test_without_a_compiler_kernels_stay_away_with_a_warning(card):
-    assert card((9, 0), {"clang"})
-    assert card((9, 0), set(), variable="cc")
-    with pytest.warns(UserWarning, match="no C compiler"):
-        assert not card((9, 0), set())
+def test_where_nothing_compiles_kernels_stay_away_with_one_warning(card):
+    trial = Trial(RuntimeError("Failed to find C compiler.\nMore."))
+    with pytest.warns(UserWarning, match=r"cannot compile here \(Failed to find C compiler\.\): GPU work"):
+        assert not card((9, 0), trial)
+    assert not kernels.available("cuda")
+    assert trial.launched == 1

@@ -3,6 +3,7 @@
 The first of these runs in Triton's interpreter too (ops/test_interpreter.py), with the kernels on the CPU.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +11,15 @@ import pytest
 import torch
 
 from interpreter import device_for_kernels
+from irbm.evaluation import ais
+from irbm.evaluation.paths import Base, Path
 from irbm.models import Fixed, Infinite, Ordered
 from irbm.ops import dispatch, kernels, noise, products
 from irbm.ops.noise import uniform_noise
 from irbm.training import Settings, Trainer, TrainingState, checkpoint, growth
 from irbm.training.graph import StepGraph
 from irbm.training.initial import initial_machine
-from irbm.training.trainer import SEGMENT
+from irbm.training.trainer import FIRST_RECORDED, SEGMENT
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -186,12 +189,32 @@ def assert_same_bits(one, other):
     assert [replace(r, seconds=0.0) for r in one.history] == [replace(r, seconds=0.0) for r in other.history]
 
 
+@pytest.fixture
+def graphs(monkeypatch):
+    """What steps are recorded and replayed, by name: without any, every comparison would be of a step with itself."""
+    did = []
+    for name, method in (("recorded", "__init__"), ("replayed", "replay")):
+        real = getattr(StepGraph, method)
+
+        def noted(*args, name=name, real=real, **more):
+            did.append(name)
+            return real(*args, **more)
+
+        monkeypatch.setattr(StepGraph, method, noted)
+    return did
+
+
 @needs_cuda
 @pytest.mark.parametrize("name", RUNS)
-def test_the_graph_is_the_step_and_a_seed_is_a_run(name):
-    graphed, again = run(name)[0], run(name)[0]
+def test_the_graph_is_the_step_and_a_seed_is_a_run(name, graphs):
+    graphed = run(name)[0]
+    assert graphs[0] == "recorded"
+    assert graphs.count("replayed") >= 39 - FIRST_RECORDED - graphs.count("recorded")
+    again = run(name)[0]
     assert_same_bits(graphed, again)
+    graphs.clear()
     assert_same_bits(graphed, run(name, kind=Eager)[0])
+    assert graphs == []
     other = run(name, seed=1)[0]
     assert not torch.equal(graphed.machine.weights[:20], other.machine.weights[:20])
     assert graphed.machine.weights.abs().max() > 0.01
@@ -212,13 +235,11 @@ def test_a_checkpoint_in_mid_epoch_goes_on_to_the_same_bits(name, at, tmp_path):
 
 @needs_cuda
 @pytest.mark.parametrize("name", RUNS)
-def test_an_older_card_records_its_steps_without_bfloat16(name, monkeypatch):
-    recorded, record = [], StepGraph.__init__
-    monkeypatch.setattr(StepGraph, "__init__", lambda *a, **k: recorded.append(record(*a, **k)))
+def test_an_older_card_records_its_steps_without_bfloat16(name, graphs, monkeypatch):
     monkeypatch.setattr(products, "arrange", lambda *_: pytest.fail("bfloat16 on a card that has none"))
     monkeypatch.setattr(dispatch, "_has_bfloat16", lambda device: False)
     graphed = run(name)[0]
-    assert recorded
+    assert "replayed" in graphs
     assert_same_bits(graphed, run(name, kind=Eager)[0])
     assert graphed.machine.weights.abs().max() > 0.01
     assert not isinstance(graphed.machine.depth, Infinite) or int(graphed.machine.size) > 1
@@ -277,7 +298,7 @@ def test_the_host_waits_for_nothing_in_a_step_and_drains_nothing_between_segment
 @pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("objective", ["generative", "discriminative", "hybrid"])
-def test_a_larger_capacity_is_recorded_while_the_device_is_at_work(objective, monkeypatch):
+def test_a_larger_capacity_is_recorded_while_the_device_is_at_work(objective, graphs, monkeypatch):
     """The second recording neither waits nor gives memory back, and is of the step."""
     monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
     settings = Settings(n_iter=1, batch_size=1, gibbs_steps=2, objective=objective)
@@ -304,4 +325,47 @@ def test_a_larger_capacity_is_recorded_while_the_device_is_at_work(objective, mo
         recorded = grown(Trainer)
     finally:
         torch.cuda.set_sync_debug_mode("default")
+    assert graphs.count("recorded") == 2
+    assert graphs.count("replayed") == 4 * SEGMENT - FIRST_RECORDED - 1
     assert_same_bits(eager, recorded)
+
+
+@needs_cuda
+@pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")
+def test_threads_that_train_and_anneal_at_once_find_what_each_finds_alone():
+    """They share the recording stream; what one asks for while the other records is none of its business."""
+    machine = initial_machine(Infinite(), 40, n_components=30, device="cuda")
+    machine.weights.copy_(uniform_noise(1, 0, device="cuda")(*machine.weights.shape) - 0.5)
+    path = Path("free", machine, Base.usual(machine.visible_bias, machine.capacity))
+    even = torch.linspace(0, 1, 200, dtype=torch.float64, device="cuda")
+
+    def annealed():
+        return ais.forward(path, even, 50, uniform_noise(3, 0, device="cuda")).value
+
+    alone = [run("generative")[0], annealed()]
+    with ThreadPoolExecutor(4) as pool:
+        trained = [pool.submit(run, "generative") for _ in range(4)]
+        values = [pool.submit(annealed) for _ in range(4)]
+    for job in trained:
+        assert_same_bits(job.result()[0], alone[0])
+    assert [job.result() for job in values] == [alone[1]] * 4
+
+
+@needs_cuda
+@pytest.mark.parametrize("name", ["generative", "hybrid"])
+def test_trainers_that_take_turns_are_one_run(name):
+    """Each has its own recordings, of whatever the state holds when its turn comes."""
+    more, labels, depth = RUNS[name]
+    settings = Settings(n_iter=6, batch_size=10, gibbs_steps=3, regroup=0.8, **more)
+
+    def start():
+        machine = initial_machine(depth, 40, n_classes=labels, device="cuda")
+        return TrainingState.start(machine, settings, 0)
+
+    y = Y if labels else None
+    alone = Trainer(start(), X, y, settings=settings).run()
+    state = start()
+    one, other = (Trainer(state, X, y, settings=settings) for _ in range(2))
+    for turn in (one, other, other, one, one, other):
+        turn.run_epoch()
+    assert_same_bits(state, alone)

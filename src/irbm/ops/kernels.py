@@ -7,8 +7,6 @@ depends on how many rows or columns there are, and no two purposes meet.
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
 
 import importlib
-import os
-import shutil
 import warnings
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -76,15 +74,23 @@ def available(device: torch.device | str) -> bool:
     return INTERPRETED or _compiles_for(device)
 
 
+@jit
+def _trial_kernel(out):
+    tl.store(out, 1.0)
+
+
 @cache
 def _compiles_for(device: torch.device) -> bool:
-    """Whether the card is new enough for Triton, and the C compiler there that it starts kernels with."""
+    """Whether the card is new enough for Triton, and a kernel can be compiled for it here: tried, not guessed."""
     if torch.cuda.get_device_capability(device) < (7, 0):
         return False
-    if os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang"):
-        return True
-    warnings.warn("Triton finds no C compiler (gcc, clang or $CC): GPU work will be several times slower", stacklevel=2)
-    return False
+    try:
+        _trial_kernel[(1,)](torch.empty(1, device=device))
+    except Exception as error:  # no compiler, no headers of Python, another driver: Triton has no one name for them
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        warnings.warn(f"Triton cannot compile here ({reason}): GPU work will be several times slower", stacklevel=2)
+        return False
+    return True
 
 
 # -- uniforms from a key ----------------------------------------------------------------------------------------
