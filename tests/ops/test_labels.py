@@ -18,13 +18,13 @@ EDGE = 1e-5  # a decision may differ where its uniform is this close to its thre
 
 
 @pytest.fixture(params=["fused", "compiled"])
-def contrast(request):
-    """A fast twin of ``label_contrast``, with the device it runs on."""
+def fast(request):
+    """The room of the fast twins, with the device they run on."""
     if request.param == "fused":
-        return labels.label_contrast, device_for_kernels()
+        return labels, device_for_kernels()
     if not compiled.available():
         pytest.skip("numba is not installed")
-    return compiled.label_contrast, "cpu"
+    return compiled, "cpu"
 
 
 def case_of(kind, K, l, device, scale):
@@ -47,9 +47,10 @@ def in_float64(a_BK, machine):
 @pytest.mark.parametrize("scale", [0.3, 5.0])
 @pytest.mark.parametrize(("K", "l"), SIZES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_scores_are_their_twins(kind, K, l, scale, device):
+def test_scores_are_their_twins(kind, K, l, scale, fast):
+    twins, device = fast
     case = case_of(kind, K, l, device, scale)
-    score_BC = labels.label_scores(*case)
+    score_BC = twins.label_scores(*case)
     assert score_BC.dtype == torch.float64
     # Rounded to float32 are the sum a + u and what softplus adds to it: up to 1e-6 for each unit.
     torch.testing.assert_close(score_BC, ops.label_scores(*in_float64(*case)), rtol=1e-6, atol=2e-6 * math.sqrt(K))
@@ -58,12 +59,12 @@ def test_scores_are_their_twins(kind, K, l, scale, device):
 @pytest.mark.parametrize("scale", [0.3, 5.0])
 @pytest.mark.parametrize(("K", "l"), SIZES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_contrast_is_its_twin(kind, K, l, scale, contrast):
-    fast, device = contrast
+def test_contrast_is_its_twin(kind, K, l, scale, fast):
+    twins, device = fast
     a_BK, machine = case_of(kind, K, l, device, scale)
     y_B = torch.arange(B, device=device) % C
     u_pos_B, u_neg_B = (torch.rand(B, generator=torch.Generator().manual_seed(s)).to(device) for s in (1, 2))
-    got = fast(a_BK, y_B, machine, u_pos_B, u_neg_B)
+    got = twins.label_contrast(a_BK, y_B, machine, u_pos_B, u_neg_B)
     exact = in_float64(a_BK, machine)
     expected = ops.label_contrast(exact[0], y_B, exact[1], u_pos_B.double(), u_neg_B.double())
     for name in ("error_BC", "reach_BK", "on_BK", "on_KC"):
@@ -89,18 +90,18 @@ def table(a_BK, machine):
     return ops.depth_table(gain_BCK[..., order_K], size, kind, tail) + d_C[:, None]
 
 
-def test_the_cases_above_reach_every_depth(contrast):
-    fast, device = contrast
+def test_the_cases_above_reach_every_depth(fast):
+    twins, device = fast
     a_BK, machine = case_of("infinite", 300, 211, device, 0.3)
     y_B, u_B = torch.zeros(B, dtype=torch.int64, device=device), torch.full((B,), 0.5, device=device)
-    z_B = fast(a_BK, y_B, machine, u_B, u_B).z_pos_B
+    z_B = twins.label_contrast(a_BK, y_B, machine, u_B, u_B).z_pos_B
     assert z_B.min() < 100
     assert z_B.max() > 211
 
 
-def test_a_sum_over_examples_is_the_same_each_time(contrast):
-    fast, device = contrast
+def test_a_sum_over_examples_is_the_same_each_time(fast):
+    twins, device = fast
     a_BK, machine = case_of("infinite", 64, 40, device, 1.0)
     y_B, u_B = torch.zeros(B, dtype=torch.int64, device=device), torch.full((B,), 0.5, device=device)
-    first, second = (fast(a_BK, y_B, machine, u_B, u_B) for _ in range(2))
+    first, second = (twins.label_contrast(a_BK, y_B, machine, u_B, u_B) for _ in range(2))
     assert all(torch.equal(one, other) for one, other in zip(first, second, strict=True))

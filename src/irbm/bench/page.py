@@ -128,7 +128,7 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
             "",
             "## Whole runs",
             "",
-            "iRBM RP at the paper's settings (`python -m irbm.bench.whole_runs`), by the clock: compilation, growth, "
+            "iRBM RP at the paper's settings (`python -m irbm.bench.whole_runs`), by the clock: growth, "
             "every epoch's end and the machines kept for table 1 are within the time.",
         ]
         parts += [line for run in runs for line in ("", run)]

@@ -19,7 +19,7 @@ from irbm.experiments.results import stamp, write_json
 
 
 def timed(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
-    """One training from its start to its end: compilation, growth, every epoch's end and every machine kept within."""
+    """One training from its start to its end: growth, every epoch's end and every machine kept within."""
     training = table1.training(dataset, table1.RP, seed, lab)
     folder = lab.run_of(training).folder
     if folder.exists():

@@ -118,7 +118,9 @@ def annealed_sample(
 
 def label_scores(a_BK: Tensor, machine: Labelled) -> Tensor:
     """-F(y | v) of every label, from activations without one."""
-    scores = labels.label_scores if has_kernels(a_BK) else reference.label_scores
+    scores = compiled.label_scores if compiled.runs_on(a_BK) else reference.label_scores
+    if has_kernels(a_BK):
+        scores = labels.label_scores
     return scores(a_BK, machine)
 
 

@@ -13,7 +13,7 @@ left after subtracting the largest t is float32.
 from irbm.ops.compiled.annealing import annealed_sample
 from irbm.ops.compiled.counting import grow_, shuffle_, tally_
 from irbm.ops.compiled.hidden import hidden_reach, hidden_sample, hidden_sample_keyed, phases
-from irbm.ops.compiled.labels import label_contrast
+from irbm.ops.compiled.labels import label_contrast, label_scores
 from irbm.ops.compiled.loops import available, counts_on, runs_on
 from irbm.ops.compiled.philox import row_uniforms, uniforms
 from irbm.ops.compiled.sweeps import gibbs
@@ -30,6 +30,7 @@ __all__ = [
     "hidden_sample",
     "hidden_sample_keyed",
     "label_contrast",
+    "label_scores",
     "phases",
     "row_uniforms",
     "runs_on",

@@ -81,3 +81,37 @@ def label_contrast(a_BK: Tensor, y_B: Tensor, machine: Labelled, u_pos_B: Tensor
         array(u_pos_B), *map(array, written),
     )  # fmt: skip
     return reference.summed_contrast(*written, y_B, order_K, machine.size, u_neg_B)
+
+
+@jit
+def _label_scores_rows(first, last, a_BK, shift_CK, bias_C, beta_K, size, kind, tail, score_BC):
+    K = a_BK.shape[1]
+    limit = K if kind == INFINITE else size
+    single_4K, double_2K = np.empty((4, K), np.float32), np.empty((2, K), np.float64)
+    a_K, small_K, gain_K, w_K = single_4K[0], single_4K[1], single_4K[2], single_4K[3]
+    t_K, deeper_K = double_2K[0, :limit], double_2K[1, :limit]
+    for b in range(first, last):
+        for c in range(len(bias_C)):
+            _shifted(a_BK[b], shift_CK[c], a_K)
+            activity(a_K, beta_K, small_K, gain_K)
+            log_sum, _ = log_summed(gain_K[:limit], kind, tail, 0.0, t_K, w_K[:limit], deeper_K)
+            score_BC[b, c] = log_sum + bias_C[c]
+
+
+def _label_scores_parts(n, parts, *rest):
+    for p in prange(parts):
+        _label_scores_rows(n * p // parts, n * (p + 1) // parts, *rest)
+
+
+_label_scores = Kernel(_label_scores_rows, _label_scores_parts)
+
+
+def label_scores(a_BK: Tensor, machine: Labelled) -> Tensor:
+    """d_y + ln sum_z e^{t_z(v, y)} of every label, from activations without one: (B, C), float64. Eq. 31."""
+    (B, K), C, order_K = a_BK.shape, len(machine.bias_C), machine.order_K
+    score_BC = torch.empty(B, C, dtype=torch.float64)
+    _label_scores(
+        B * C * K, B, array(a_BK[:, order_K]), array(machine.weights_KC.T[:, order_K]), array(machine.bias_C),
+        array(machine.beta_K[order_K]), int(machine.size), KINDS[machine.kind], machine.tail, score_BC.numpy(),
+    )  # fmt: skip
+    return score_BC
