@@ -1,6 +1,17 @@
 import pytest
 import torch
 
+from fresh import SEED
+
+
+def pytest_report_header():
+    return f"fresh input: IRBM_TEST_SEED={SEED}"
+
+
+def pytest_terminal_summary(terminalreporter):
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.line(f"fresh input of this run: IRBM_TEST_SEED={SEED}")
+
 
 @pytest.fixture(scope="module")
 def one_thread():

@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy.stats import chi2, kstest
 
+from fresh import SEED
 from irbm.models import Fixed, Infinite, Machine, Ordered
 from irbm.ops import compiled, dispatch, reference
 from irbm.ops.compiled import loops
@@ -37,6 +38,14 @@ def hidden_input(depth, B, l, K, seed, scale=3.0):
     return a_BK, order_K, depth.penalties(c_K), torch.tensor(l), depth.kind, depth.tail
 
 
+def assert_hardly_any(differing):
+    """A uniform has 24 bits: about one decision in ten million falls between two roundings of a probability.
+
+    Three of the hundred thousands of a test would be a run in a million.
+    """
+    assert differing <= 2
+
+
 def uniforms(*shape, seed):
     return torch.rand(shape, generator=torch.Generator().manual_seed(seed))
 
@@ -49,7 +58,7 @@ class TestHiddenSide:
     def test_same_samples(self, depth, B, l, K, threads, use_threads):
         use_threads(threads)
         differing = 0
-        for seed in range(5):
+        for seed in range(SEED, SEED + 5):
             given = hidden_input(depth, B, l, K, seed)
             u_B, u_BK = uniforms(B, seed=seed + 100), uniforms(B, K, seed=seed + 200)
             z_B, h_BK = compiled.hidden_sample(*given, u_B, u_BK)
@@ -57,19 +66,17 @@ class TestHiddenSide:
             same = z_B == expected_z
             differing += int((~same).sum()) + int((h_BK != expected_h)[same].sum())
             assert (h_BK[:, l:] == 0).all() or depth.kind == "infinite"
-        # A uniform has 24 bits: about one decision in ten million falls between two roundings of a probability.
-        assert differing <= (1 if 5 * B * K > 100_000 else 0)
+        assert_hardly_any(differing)
 
     def test_same_reach(self, depth, B, l, K, threads, use_threads):
         use_threads(threads)
-        given = hidden_input(depth, B, l, K, seed=7)
-        u_B = uniforms(B, seed=8)
+        given = hidden_input(depth, B, l, K, SEED + 7)
+        u_B = uniforms(B, seed=SEED + 8)
         reach, active, z_B, mode_B = compiled.hidden_reach(*given, u_B)
         expected = reference.hidden_reach(*given, u_B)
         torch.testing.assert_close(reach, expected[0], rtol=2e-5, atol=1e-15)
         torch.testing.assert_close(active, expected[1], rtol=1e-6, atol=1e-15)
-        assert torch.equal(z_B, expected[2])
-        assert torch.equal(mode_B, expected[3])
+        assert_hardly_any(int((z_B != expected[2]).sum() + (mode_B != expected[3]).sum()))
         assert (reach[:, l:] == 0).all()
 
 
@@ -135,19 +142,19 @@ SAMPLED = [pytest.param(False, id="exact"), pytest.param(True, id="sampled")]
 def test_phases_are_the_reach_weighed(depth, B, l, K, sampled, threads, use_threads, monkeypatch):
     """Against what dispatch makes of the reference operations in float64."""
     use_threads(threads)
-    a_BK, order_K, beta_K, *rest = hidden_input(depth, B, l, K, seed=11)
-    u_B, share_B = uniforms(B, seed=12), uniforms(B, seed=13) - 0.5
+    a_BK, order_K, beta_K, *rest = hidden_input(depth, B, l, K, SEED + 11)
+    u_B, share_B = uniforms(B, seed=SEED + 12), uniforms(B, seed=SEED + 13) - 0.5
     on, reach, z_B, mode_B = compiled.phases(
         a_BK, order_K, beta_K, *rest, u_B, share_B, sampled=sampled, sloped=depth.sloped
     )
     exact = (a_BK.double(), order_K, beta_K.double(), *rest, share_B.double())
     expected = dispatch.phases(*exact, lambda *_: u_B.double(), sampled=sampled, sloped=depth.sloped)
-    torch.testing.assert_close(on.double(), expected.on_RK, rtol=4e-5, atol=1e-15)
+    same_B = z_B == expected.z_R  # where z is sampled, all else hangs on it
+    assert_hardly_any(int((~same_B).sum() + (mode_B != expected.mode_R).sum()))
+    torch.testing.assert_close(on.double()[same_B], expected.on_RK[same_B], rtol=4e-5, atol=1e-15)
     assert (reach is None) == (not depth.sloped)
     if reach is not None:
-        torch.testing.assert_close(reach.double(), expected.reach_RK, rtol=4e-5, atol=1e-15)
-    assert torch.equal(z_B, expected.z_R)
-    assert torch.equal(mode_B, expected.mode_R)
+        torch.testing.assert_close(reach.double()[same_B], expected.reach_RK[same_B], rtol=4e-5, atol=1e-15)
     assert (on[:, l:] == 0).all()
 
 
