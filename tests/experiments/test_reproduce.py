@@ -17,7 +17,7 @@ from irbm import cli, data
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
 from irbm.experiments import table2
-from irbm.experiments.choice import choose
+from irbm.experiments.choice import choose, choose_all
 from irbm.experiments.lab import Lab, Training, train
 from irbm.experiments.results import stamp
 from irbm.training import Settings
@@ -354,6 +354,22 @@ def test_the_epoch_with_the_highest_lower_end_is_chosen_not_the_one_that_flatter
     assert chosen.commit == stamp("cpu")["commit"]
     assert (chosen.machine.weights == run.machine(honest).weights).all()
     assert max(chosen.validation, key=lambda c: c["value"])["epoch"] == flattering
+
+
+def test_choices_come_back_from_processes_as_files_alone(out, monkeypatch):
+    """A tensor of a GPU would be gone with the process that sent it."""
+    lab, back = Lab(out=out, quick=True, epochs=EPOCHS), []
+    choices = registry.EXPERIMENTS["table1"].choices(lab, "digits", "iRBM", 0)
+
+    def each(lab, function, calls, what, talks=False):
+        back.extend(function(**call) for call in calls)
+        return back
+
+    monkeypatch.setattr(Lab, "each", each)
+    choices = [replace(choice, budget=98) for choice in choices]  # not made before
+    choose_all(lab, choices)
+    assert back == [None]
+    assert all(choice.file(lab).is_file() for choice in choices)
 
 
 def test_what_is_kept_of_the_choice_is_enough_for_another_budget(tmp_path, monkeypatch):

@@ -79,7 +79,12 @@ def choose_all(lab: Lab, choices: Iterable[Choice]) -> None:
     left = {choice.name(lab): choice for choice in choices if not choice.file(lab).is_file()}.values()
     lab.train(dict.fromkeys(choice.training for choice in left), lab.name)
     calls = [{"lab": replace(lab, jobs=1), "choice": choice} for choice in left]
-    list(lab.annealing().each(choose, calls, "choices of an epoch", talks=True))
+    list(lab.annealing().each(_keep, calls, "choices of an epoch", talks=True))
+
+
+def _keep(lab: Lab, choice: Choice) -> None:
+    """``choose``, of which another process gets the file alone: a GPU's tensors end with the process they are of."""
+    choose(lab, choice)
 
 
 def _find(lab: Lab, choice: Choice, file: Path) -> None:
