@@ -1,0 +1,90 @@
+"""The product v W.T of annealing on a GPU: float32's, or as exact a one from bfloat16 parts on tensor cores.
+
+0 and 1 are exact in bfloat16, and three parts of 8 bits hold every bit of a float32 weight: [v v v] times the parts one
+below the other is the product in float32, up to the order of its sum. Two parts, as in training, leave 2^-16.
+
+``python -m benchmarks.annealing_products`` writes results/annealing_products.json.
+"""
+
+import argparse
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from irbm.bench.cases import hardware
+from irbm.bench.timing import interleaved
+from irbm.experiments.results import stamp, write_json
+
+D = 784
+SIZES = ((1000, 640), (1600, 800), (6400, 800), (1600, 1700), (6400, 1700))  # chains, hidden units
+SHARE_ON = 0.2
+
+
+def parts_of(weights_KD: Tensor, n: int) -> list[Tensor]:
+    """bfloat16 parts that add up to the weights, the largest first."""
+    parts, left = [], weights_KD.clone()
+    for _ in range(n):
+        parts.append(left.bfloat16())
+        left -= parts[-1].float()
+    return parts
+
+
+def together(v_BD: Tensor, parts_PK: Tensor, n: int) -> Tensor:
+    """One product of n D terms."""
+    return torch.mm(v_BD.bfloat16().repeat(1, n), parts_PK, out_dtype=torch.float32)
+
+
+def one_by_one(v_BD: Tensor, parts_DK: list[Tensor]) -> Tensor:
+    """A product for each part, added up in float32."""
+    v_BD = v_BD.bfloat16()
+    total_BK = torch.mm(v_BD, parts_DK[0], out_dtype=torch.float32)
+    for part_DK in parts_DK[1:]:
+        total_BK += torch.mm(v_BD, part_DK, out_dtype=torch.float32)
+    return total_BK
+
+
+def candidates(v_BD: Tensor, weights_KD: Tensor) -> dict[str, Callable[[], Tensor]]:
+    found: dict[str, Callable[[], Tensor]] = {"float32": partial(torch.mm, v_BD, weights_KD.T)}
+    for n in (2, 3):
+        parts = parts_of(weights_KD, n)
+        below_PK = torch.cat(parts, dim=1).T  # (n D, K)
+        found[f"{n} parts, together"] = partial(together, v_BD, below_PK, n)
+        found[f"{n} parts, one by one"] = partial(one_by_one, v_BD, [part.T for part in parts])
+    return found
+
+
+def compared(B: int, K: int, repetitions: int, device: str = "cuda") -> dict[str, Any]:
+    make = torch.Generator(device).manual_seed(0)
+    v_BD = (torch.rand(B, D, device=device, generator=make) < SHARE_ON).float()
+    weights_KD = 0.3 * torch.randn(K, D, device=device, generator=make)
+    exact_BK = v_BD.double() @ weights_KD.double().T
+    calls, errors = {}, {}
+    for name, call in candidates(v_BD, weights_KD).items():
+        try:
+            errors[name] = float((call().double() - exact_BK).abs().max() / exact_BK.square().mean().sqrt())
+            calls[name] = (call, 1)
+        except (RuntimeError, TypeError, NotImplementedError) as error:  # of torch without it
+            errors[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    timed = {name: timing._asdict() for name, timing in interleaved(calls, repetitions, device).items()}
+    for name, error in errors.items():
+        said = f"{timed[name]['median'] * 1e6:.0f} us, error {error:.1e}" if name in timed else error
+        print(f"{B} chains, {K} units, {name}: {said}", flush=True)
+    return {"B": B, "K": K, "D": D, "seconds": timed, "largest_error": errors}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--repetitions", type=int, default=50)
+    args = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("it needs a GPU")
+    rows = [compared(B, K, args.repetitions) for B, K in SIZES]
+    about = {"hardware": hardware(torch.device("cuda")), **stamp("cuda")}
+    write_json("results/annealing_products.json", {"rows": rows, **about})
+
+
+if __name__ == "__main__":
+    main()
