@@ -54,7 +54,7 @@ def reproduce_command(
 
     Stopped and started again it goes on where it was; trainings that figures share happen once.
 
-    On a GPU most take minutes; table1 (with --jobs 3) less than an hour, table2 and fig7 an hour or two each.
+    On a GPU most take minutes; table1, table2 and fig7 up to an hour or two each.
     docs/results.md says of each how long it took.
 
     Examples: irbm reproduce table1 --dataset caltech101_silhouettes --only "iRBM RP"

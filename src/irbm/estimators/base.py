@@ -426,7 +426,7 @@ def choose_device(name: str | None) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device={name!r} was asked for, but torch sees no GPU here; use 'cpu'")
     if device.type == "cuda" and device.index not in (None, current := torch.cuda.current_device()):
-        # Steps are recorded on the current GPU's streams.
+        # Triton starts kernels on the current GPU.
         raise ValueError(
             f"device={name!r} is not the current GPU, {current}: call torch.cuda.set_device({device.index}) first, or "
             f"use device='cuda' with CUDA_VISIBLE_DEVICES={device.index} set"

@@ -26,8 +26,8 @@ reliable" ([why](likelihoods.md)). The paper's own estimates have no bracket. RP
 hidden units, N_h the effective size of eq. 33, M_T the number of units regrouped in the last epoch.
 
 A bracket is of ln Z alone. It says nothing of seeds, and nothing of builds: kernels changed between the commits named
-below, and the same seed then trains another machine. Early on such machines differ by nats: at epoch 200 on MNIST
-table 1 and fig. 7 have the same recipe and seed, and brackets four nats apart (of the validation split here, the test
+below, and the same seed then trains another machine. Such machines differ by a nat or two: at epoch 200 on MNIST
+table 1 and fig. 7 have the same recipe and seed, and brackets that do not meet (of the validation split here, the test
 split there)."""
 
 SEARCH = """## The search behind table 1

@@ -26,14 +26,15 @@ CLAIMS = {
 SEEN: dict[str, dict[str, Seen]] = {
     "table1": {
         "2026-11-16T03:21:27+00:00": Seen(
-            "CalTech: yes, though the others' brackets are not reliable; MNIST: level with the RBM",
+            "CalTech: by a nat over the RBM, less than builds differ by; MNIST: level, RP's own bracket not reliable",
             "Seen: on CalTech iRBM RP comes to the paper's value within its bracket, which lies above every other "
-            "model's. The RBM, with the L1 weight that the validation split chose, comes out four nats above what the "
-            "paper cites for it, and the ordinary iRBM five and a half: RP is a nat or two ahead of them, where the "
-            "paper has five and seven. Chance counts for as much: an earlier build (da60938), with the same seed and "
-            "other random numbers, had RP 1.6 nats higher and the ordinary iRBM 2.5 lower. On MNIST the paper's "
-            "recipe validates best at epoch 600, with a likelihood two nats below the paper's and twice the units; "
-            "1000 chains halve the size and cost nothing. RBM, ordinary training and RP are level there, where the "
+            "model's, though theirs are not reliable. The RBM, with the L1 weight that the validation split chose, "
+            "comes out four nats above what the paper cites for it, and the ordinary iRBM five and a half: RP is a nat "
+            "or two ahead of them, where the paper has five and seven. Chance counts for as much: machines of an "
+            "earlier build (8a0ba1e), with the same seed and other random numbers, had RP 1.6 nats higher and the "
+            "ordinary iRBM 2.5 lower. On MNIST the paper's recipe validates best at epoch 600, with a likelihood two "
+            "nats below the paper's and nearly twice the units; with 1000 chains (both rows are of the earlier build) "
+            "half the size comes as high. RBM, ordinary training and RP are level there, where the "
             "paper has the RBM half a nat below. What is missing to the paper's value seems to be L1's doing "
             "([why](decisions/010-reproduction.md)): with a tenth of its weight and 1000 chains the whole bracket lies "
             "above it, at nearly the paper's size. That is one seed at its best: the bracket is wider than the verdict "
@@ -67,22 +68,23 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "fig5": {
         "2026-11-16T03:24:30+00:00": Seen(
-            "with half of the units regrouped: nearly all above M_T; with the adaptive schedule seven to nine in ten",
+            "above M_T: nearly all with half of the units regrouped, seven to nine in ten with the adaptive schedule; "
+            "less close together with either",
             "Seen: without RP the examples stand on a staircase of many z, with the adaptive schedule on a few steps "
-            "at the deep end, as in the paper. There the first of these steps lies at M_T itself, a unit or two to the "
-            "left of it: the schedule keeps M_T ten units below the mean depth, and one example in ten to one in four "
-            "is left behind. With half of the units regrouped nearly all examples lie above M_T, on a staircase "
-            "nearly as long as that without RP. What differs from the paper: no way has both all examples above M_T "
-            "and all within 20 units (MNIST) or 50 (CalTech) of each other.",
+            "at the deep end, as in the paper. In the picture the first of these steps lies a unit or two to the left"
+            " of M_T itself: the schedule keeps M_T near the mean depth of the last fifth of the epochs, and one "
+            "example in nine to one in four is left behind. With half of the units regrouped nearly all examples lie "
+            "above M_T, on a staircase three quarters as long as that without RP. What differs from the paper: no way"
+            " has both all examples above M_T and all within 20 units (MNIST) or 50 (CalTech) of each other.",
         )
     },
     "fig6": {
         "2026-11-16T03:24:47+00:00": Seen(
             "with half of the units regrouped: yes; with the adaptive schedule the mean is -7 to -12",
             "Seen: the lower row falls by hundreds of nats towards small i, as in the paper. With the adaptive "
-            "schedule ln p rises to nearly zero just before M_T, where the paper has 28 and 37 nats left; with half "
-            "of the units regrouped it is the paper's depth and more, in every order tried. The picture shows the "
-            "adaptive schedule.",
+            "schedule the mean at M_T is -7 to -12, where the paper has 28 and 37 nats left; with half of the units "
+            "regrouped it is about the paper's or deeper, -25 to -45 on MNIST and -36 to -120 on CalTech, in every "
+            "order tried. The picture shows the adaptive schedule alone.",
         )
     },
     "fig7": {
@@ -102,11 +104,11 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "fig8": {
         "2026-11-16T03:23:10+00:00": Seen(
-            "agrees",
+            'agrees; but the "1"s are with RP here',
             "Seen: without RP the first twenty units are one slanted ring, a mixture of characters as in the paper, "
             "that comes again a row later, and then come look-alikes in twos and threes, blobs and strokes; with RP "
-            'blobs, strokes and rings lie side by side. What differs: the paper has "1"s without RP. Here three or '
-            "four of the hundred are such, and they are with RP.",
+            "blobs and strokes lie side by side, with the same ring some ten times among them. What differs: the paper "
+            'has "1"s without RP. Here three or four of the hundred are such, and they are with RP.',
         )
     },
     "fig9": {
