@@ -9,7 +9,7 @@ def pytest_report_header():
 
 
 def pytest_terminal_summary(terminalreporter):
-    if terminalreporter.stats.get("failed"):
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
         terminalreporter.line(f"fresh input of this run: IRBM_TEST_SEED={SEED}")
 
 

@@ -13,9 +13,11 @@ import irbm
 from brute import enumerate_all, visible_states
 from irbm.evaluation.permutations import mean_log_prob_y, permuted
 from irbm.files import read_tensors, write_tensors
+from irbm.models import Infinite
 from irbm.models import machine as models_machine
 from irbm.ops.noise import uniform_noise
 from irbm.training import Callback, Checkpointer, EarlyStopping, checkpoint
+from irbm.training.initial import initial_machine
 from machines import DEPTHS, as_machine, random_small
 
 CLASSIFIERS = {"fixed": irbm.RBMClassifier, "infinite": irbm.InfiniteRBMClassifier}
@@ -327,6 +329,15 @@ def test_a_checkpoint_with_a_score_that_is_none_is_refused(score, tmp_path):
     write_tensors(path, tensors, "checkpoint", about)
     with pytest.raises(ValueError, match="score"):
         checkpoint.load(path)
+
+
+@pytest.mark.parametrize("name", ["weights", "label_weights", "label_bias"])
+def test_label_scores_have_gradients_for_whoever_asks(name):
+    machine = initial_machine(Infinite(), 6, n_components=4, n_classes=3)
+    leaf = torch.zeros_like(getattr(machine, name)).requires_grad_()
+    scores = replace(machine, **{name: leaf}).label_scores(torch.ones(2, 6))
+    scores.square().sum().backward()
+    assert leaf.grad.abs().max() > 0
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

@@ -4,6 +4,7 @@ Shapes: n images of h x w pixels; n examples, l hidden units.
 """
 
 import io
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -358,7 +359,9 @@ def cumulative_depth(panels: Mapping[str, Mapping[str, tuple[NDArray[Any], int]]
     figure = Figure(figsize=(WIDTH, 5.0), facecolor="white", layout="constrained")
     grid = figure.subplots(2, len(panels), squeeze=False, sharex="col")
     for column, (title, ways) in zip(grid.T, panels.items(), strict=True):
-        for (way, (bands, regrouped)), color in zip(ways.items(), (BLUE, VERMILION), strict=False):
+        for (way, (bands, regrouped)), color in zip(
+            ways.items(), itertools.cycle((BLUE, VERMILION, GREEN, PURPLE)), strict=False
+        ):
             i = np.arange(1, bands.shape[1] + 1)
             for axes, values in zip(column, (np.exp(bands), bands), strict=True):
                 axes.fill_between(i, values[0], values[-1], color=color, alpha=0.10, linewidth=0)

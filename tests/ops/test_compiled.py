@@ -38,12 +38,13 @@ def hidden_input(depth, B, l, K, seed, scale=3.0):
     return a_BK, order_K, depth.penalties(c_K), torch.tensor(l), depth.kind, depth.tail
 
 
-def assert_hardly_any(differing):
+def assert_hardly_any(differing, decisions):
     """A uniform has 24 bits: about one decision in ten million falls between two roundings of a probability.
 
-    Three of the hundred thousands of a test would be a run in a million.
+    A test of few decisions, allowed none, fails by that once in a thousand runs or less; one of many, allowed two, in a
+    million.
     """
-    assert differing <= 2
+    assert differing <= min(2, decisions // 10_000)
 
 
 def uniforms(*shape, seed):
@@ -66,7 +67,7 @@ class TestHiddenSide:
             same = z_B == expected_z
             differing += int((~same).sum()) + int((h_BK != expected_h)[same].sum())
             assert (h_BK[:, l:] == 0).all() or depth.kind == "infinite"
-        assert_hardly_any(differing)
+        assert_hardly_any(differing, 5 * B * (K + 1))
 
     def test_same_reach(self, depth, B, l, K, threads, use_threads):
         use_threads(threads)
@@ -76,7 +77,8 @@ class TestHiddenSide:
         expected = reference.hidden_reach(*given, u_B)
         torch.testing.assert_close(reach, expected[0], rtol=2e-5, atol=1e-15)
         torch.testing.assert_close(active, expected[1], rtol=1e-6, atol=1e-15)
-        assert_hardly_any(int((z_B != expected[2]).sum() + (mode_B != expected[3]).sum()))
+        assert torch.equal(mode_B, expected[3])
+        assert_hardly_any(int((z_B != expected[2]).sum()), B * K)  # a z is decided by up to K thresholds
         assert (reach[:, l:] == 0).all()
 
 
@@ -150,7 +152,8 @@ def test_phases_are_the_reach_weighed(depth, B, l, K, sampled, threads, use_thre
     exact = (a_BK.double(), order_K, beta_K.double(), *rest, share_B.double())
     expected = dispatch.phases(*exact, lambda *_: u_B.double(), sampled=sampled, sloped=depth.sloped)
     same_B = z_B == expected.z_R  # where z is sampled, all else hangs on it
-    assert_hardly_any(int((~same_B).sum() + (mode_B != expected.mode_R).sum()))
+    assert_hardly_any(int((~same_B).sum()), B * K)
+    assert torch.equal(mode_B, expected.mode_R)
     torch.testing.assert_close(on.double()[same_B], expected.on_RK[same_B], rtol=4e-5, atol=1e-15)
     assert (reach is None) == (not depth.sloped)
     if reach is not None:

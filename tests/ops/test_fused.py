@@ -8,7 +8,7 @@ from scipy import stats
 
 from fresh import SEED
 from irbm.models import Gradients, Infinite, Machine
-from irbm.ops import dispatch, fused
+from irbm.ops import dispatch, fused, kernels
 from irbm.ops import reference as ops
 from irbm.ops.kernels import as_uniform, constexpr, jit, tl
 from irbm.training import optim
@@ -88,9 +88,9 @@ def update_weights_(
 # -- input and comparison -----------------------------------------------------------------------------------------
 
 
-def hidden_input(kind, K, l, device, *, scale=1.0, B=ROWS, seed=0):
+def hidden_input(kind, K, l, device, *, scale=1.0, B=ROWS, seed=SEED):
     """(a, order, beta, size, kind, tail) with drifts up and down, so that z is shallow, deep and in between."""
-    make = torch.Generator().manual_seed(SEED + seed + 1000 * K + l)
+    make = torch.Generator().manual_seed(seed + 1000 * K + l)
     a_BK = scale * torch.randn(B, K, generator=make) + 0.5 * torch.randn(B, 1, generator=make)
     beta_K = torch.full((K,), BETA * math.log(2.0)) + 0.1 * torch.rand(K, generator=make)
     if kind == "infinite":
@@ -100,8 +100,8 @@ def hidden_input(kind, K, l, device, *, scale=1.0, B=ROWS, seed=0):
     return a_BK.to(device), order_K.to(device), beta_K.to(device), torch.tensor(l, device=device), kind, TAIL
 
 
-def draws(*shape, device, seed=1):
-    return torch.rand(shape, generator=torch.Generator().manual_seed(SEED + seed + sum(shape))).to(device)
+def draws(*shape, device, seed=SEED + 1):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(device)
 
 
 def assert_same_decisions(got, expected, edge, *, thresholds=1):
@@ -147,8 +147,9 @@ def test_hidden_sample_decides_as_its_twin(kind, K, l, scale, device):
 
 
 def test_the_cases_above_reach_every_depth(device):
-    case = hidden_input("infinite", 300, 211, device, scale=0.3, B=40)
-    z_B = fused.hidden_sample(*case, draws(40, device=device), draws(40, 300, device=device))[0]
+    """At a seed, so that it is of the kernel and not of the input: one in a hundred lacks some depth."""
+    case = hidden_input("infinite", 300, 211, device, scale=0.3, B=40, seed=0)
+    z_B = fused.hidden_sample(*case, draws(40, device=device, seed=1), draws(40, 300, device=device, seed=1))[0]
     assert (z_B < 20).any()
     assert ((z_B > 20) & (z_B <= 211)).any()
     assert ((z_B > 211) & (z_B <= 300)).any()
@@ -181,7 +182,7 @@ def test_reach_is_exact_to_millionths_where_t_is_in_the_thousands(kind, scale, d
     reach_BK = fused.hidden_reach(*case, draws(6, device=device))[0]
     exact = hidden_reach(a_BK.double(), order_K, beta_K.double(), *case[3:], draws(6, device=device))[0]
     # Half a millionth where weights are summed in pairs; the interpreter's float32 sum goes one by one.
-    assert (reach_BK - exact).abs().max() < 4e-6
+    assert (reach_BK - exact).abs().max() < (1e-5 if kernels.INTERPRETED else 2e-6)
     assert scale < 1 or z_table(*case)[:, 899].max() > 2000
 
 

@@ -332,7 +332,7 @@ def test_a_larger_capacity_is_recorded_while_the_device_is_at_work(objective, gr
 
 @needs_cuda
 @pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")
-def test_threads_that_train_and_anneal_at_once_find_what_each_finds_alone():
+def test_threads_that_train_and_anneal_at_once_find_what_each_finds_alone(graphs):
     """They share the recording stream; what one asks for while the other records is none of its business."""
     machine = initial_machine(Infinite(), 40, n_components=30, device="cuda")
     machine.weights.copy_(uniform_noise(1, 0, device="cuda")(*machine.weights.shape) - 0.5)
@@ -349,11 +349,12 @@ def test_threads_that_train_and_anneal_at_once_find_what_each_finds_alone():
     for job in trained:
         assert_same_bits(job.result()[0], alone[0])
     assert [job.result() for job in values] == [alone[1]] * 4
+    assert graphs.count("recorded") >= 5
 
 
 @needs_cuda
 @pytest.mark.parametrize("name", ["generative", "hybrid"])
-def test_trainers_that_take_turns_are_one_run(name):
+def test_trainers_that_take_turns_are_one_run(name, graphs):
     """Each has its own recordings, of whatever the state holds when its turn comes."""
     more, labels, depth = RUNS[name]
     settings = Settings(n_iter=6, batch_size=10, gibbs_steps=3, regroup=0.8, **more)
@@ -366,6 +367,9 @@ def test_trainers_that_take_turns_are_one_run(name):
     alone = Trainer(start(), X, y, settings=settings).run()
     state = start()
     one, other = (Trainer(state, X, y, settings=settings) for _ in range(2))
+    graphs.clear()
     for turn in (one, other, other, one, one, other):
         turn.run_epoch()
+    assert graphs.count("recorded") >= 2
+    assert "replayed" in graphs
     assert_same_bits(state, alone)

@@ -80,7 +80,5 @@ def _verdict(result: dict[str, Any], dataset: str, way: str) -> str:
     mean = float(np.mean(found))
     agrees = "as far below zero as the paper's" if mean < 0.7 * PAPER[dataset] else "nearer to zero than the paper's"
     spread = f", between {min(found):.2f} and {max(found):.2f}" if len(found) > 1 else ""
-    return (
-        f"On {TITLES[dataset]} with {way} the mean over {len(found)} seeds is {mean:.2f}{spread}: "
-        f"{agrees} {PAPER[dataset]}."
-    )
+    seeds = "1 seed" if len(found) == 1 else f"{len(found)} seeds"
+    return f"On {TITLES[dataset]} with {way} the mean over {seeds} is {mean:.2f}{spread}: {agrees} {PAPER[dataset]}."

@@ -118,10 +118,11 @@ def annealed_sample(
 
 def label_scores(a_BK: Tensor, machine: Labelled) -> Tensor:
     """-F(y | v) of every label, from activations without one."""
-    scores = compiled.label_scores if compiled.runs_on(a_BK) else reference.label_scores
     if has_kernels(a_BK):
-        scores = labels.label_scores
-    return scores(a_BK, machine)
+        return labels.label_scores(a_BK, machine)
+    if all(map(compiled.runs_on, (a_BK, machine.weights_KC, machine.bias_C))):
+        return compiled.label_scores(a_BK, machine)
+    return reference.label_scores(a_BK, machine)
 
 
 def label_contrast(a_BK: Tensor, y_B: Tensor, machine: Labelled, u_pos_B: Tensor, u_neg_B: Tensor) -> Contrast:

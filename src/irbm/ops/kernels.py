@@ -84,8 +84,10 @@ def _compiles_for(device: torch.device) -> bool:
     """Whether the card is new enough for Triton, and a kernel can be compiled for it here: tried, not guessed."""
     if torch.cuda.get_device_capability(device) < (7, 0):
         return False
+    out = torch.empty(1, device=device)
     try:
-        _trial_kernel[(1,)](torch.empty(1, device=device))
+        with torch.cuda.device_of(out):
+            _trial_kernel[(1,)](out)
     except Exception as error:  # no compiler, no headers of Python, another driver: Triton has no one name for them
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         warnings.warn(f"Triton cannot compile here ({reason}): GPU work will be several times slower", stacklevel=2)

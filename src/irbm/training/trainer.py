@@ -47,13 +47,14 @@ class _Look:
         self._found = torch.empty(2, dtype=torch.float64, pin_memory=on_gpu)
         self._arrived = torch.cuda.Event() if on_gpu else None  # type: ignore[no-untyped-call]
         self.step: int | None = None  # before which they were so
+        self.of: Machine | None = None  # whose they were
 
     def take(self, step: int, machine: Machine) -> None:
         """Of the machine as it is after what the device has been asked for so far. What was there before is lost."""
         self._found.copy_(torch.stack([machine.size.double(), _largest(machine)]), non_blocking=True)
         if self._arrived is not None:
             self._arrived.record(torch.cuda.current_stream(machine.weights.device))
-        self.step = step
+        self.step, self.of = step, machine
 
     def read(self) -> tuple[int, float]:
         if self._arrived is not None:
@@ -222,15 +223,14 @@ class Trainer:
         self._stopped = False
         self._looks_ahead = device.type != "cpu"  # where reading the size would wait for every step so far
         self._look = _Look(device)  # at the start of the segment in progress
-        self._look_of: Machine | None = None  # whose size it saw
         self.known_size = int(state.machine.size)  # l, as the host saw it last
         self._taken_up = self.known_size  # l, where this trainer took the state up
         self._noise = stream(device, state.machine.weights.dtype)
         self._limits = torch.zeros(2, dtype=torch.float64, device=device)
         self._graph: StepGraph | None = None
-        self._graph_of: tuple[object, ...] = ()  # whose tensors and numbers it is to have, how many steps were taken
-        self._unrecorded = 0  # of these as they are, and
+        self._graph_of: tuple[object, ...] = ()  # whose tensors and numbers it is to have
         self._recorded = False  # whether it has them yet
+        self._unrecorded = 0  # steps of these that were taken as they are
 
     @property
     def machine(self) -> Machine:
@@ -289,7 +289,6 @@ class Trainer:
             self._refuse(largest)
             self._make_room(size, 2 * SEGMENT)  # of the segment that the look is older than, and of this one
             self._look.take(self.state.step, self.machine)
-            self._look_of = self.machine
         else:
             self.check_finite()
         for callback in self.callbacks:
@@ -297,7 +296,7 @@ class Trainer:
 
     def _seen_late(self) -> tuple[int, float]:
         """What was seen at the start of the last segment; an older look, or of another machine, is of no use."""
-        if self._look.step != self.state.step - SEGMENT or self._look_of is not self.machine:
+        if self._look.step != self.state.step - SEGMENT or self._look.of is not self.machine:
             return self._look_back()
         return self._look.read()
 
