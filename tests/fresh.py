@@ -3,6 +3,5 @@
 import os
 import secrets
 
-SEED = int(
-    os.environ.setdefault("IRBM_TEST_SEED", str(secrets.randbelow(2**31)))
-)  # processes started from here share it
+# In the environment, so that processes started from here share it.
+SEED = int(os.environ.setdefault("IRBM_TEST_SEED", str(secrets.randbelow(2**31))))

@@ -415,6 +415,12 @@ def test_the_capacity_has_room_for_all_that_can_grow(start, ahead, monkeypatch):
     assert int(state.machine.size) == start + 210
 
 
+@pytest.fixture
+def growing(monkeypatch):
+    """Every step adds a unit, where there is room for it."""
+    monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
+
+
 class Steps(Trainer):
     """Looks late, as on a GPU; notes the capacity of each step, and stops after some of them."""
 
@@ -466,9 +472,8 @@ def test_what_runs_away_is_noticed_a_segment_late_where_looks_are_but_is_in_no_c
     assert checkpoint.load(path)[0].step == 32
 
 
-def test_trainers_that_take_turns_on_a_state_make_room_for_what_the_others_grew(monkeypatch):
+def test_trainers_that_take_turns_on_a_state_make_room_for_what_the_others_grew(growing):
     """What one saw before its last turn is long past."""
-    monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
     settings = Settings(n_iter=9, batch_size=1, gibbs_steps=1)
     state = fresh(settings)
     one, other = (Steps(state, X, settings=settings, seen=[]) for _ in range(2))
@@ -478,9 +483,8 @@ def test_trainers_that_take_turns_on_a_state_make_room_for_what_the_others_grew(
 
 
 @pytest.mark.parametrize("bound", [1, 150])
-def test_a_machine_beyond_a_bound_set_later_trains_on_at_its_size(bound, monkeypatch):
+def test_a_machine_beyond_a_bound_set_later_trains_on_at_its_size(bound, growing):
     """Seen late, too: the last look is of fewer units than the machine has."""
-    monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
     free = Settings(n_iter=2, batch_size=1, gibbs_steps=1)
     state = TrainingState.start(initial_machine(Infinite(), 8, n_components=32), free, 0)
     Steps(state, X, settings=free, seen=[]).run()
@@ -562,9 +566,8 @@ def test_nothing_is_recorded_for_few_steps(graphs):
     assert graphs == []
 
 
-def test_a_machine_put_in_another_ones_place_is_seen_anew(monkeypatch):
+def test_a_machine_put_in_another_ones_place_is_seen_anew(growing):
     """As the size is seen late on a GPU: what was seen of the machine before says nothing of this one."""
-    monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
     settings = Settings(n_iter=3, batch_size=1, gibbs_steps=1)
 
     class Swapped(Steps):
@@ -580,9 +583,8 @@ def test_a_machine_put_in_another_ones_place_is_seen_anew(monkeypatch):
     assert int(trained.machine.size) == 400 + 3 * 70 - (SEGMENT + 1)
 
 
-def test_a_state_of_a_cpu_has_room_on_a_gpu_before_the_first_look(monkeypatch):
+def test_a_state_of_a_cpu_has_room_on_a_gpu_before_the_first_look(growing):
     """A CPU makes room for one unit at a time, and a GPU looks at the size in every 32nd step alone."""
-    monkeypatch.setattr(growth, "update_", lambda size, z_pos, z_neg, limit: size.add_((size < limit).long()))
     settings = Settings(n_iter=2, batch_size=1, gibbs_steps=1)
 
     class Stopped(Trainer):

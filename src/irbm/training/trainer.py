@@ -230,7 +230,7 @@ class Trainer:
         self._graph: StepGraph | None = None
         self._graph_of: tuple[object, ...] = ()  # whose tensors and numbers it is to have
         self._recorded = False  # whether it has them yet
-        self._unrecorded = 0  # steps of these that were taken as they are
+        self._until_recorded = 0  # steps that are taken as they are before it has
 
     @property
     def machine(self) -> Machine:
@@ -396,10 +396,11 @@ class Trainer:
         state = self.state
         of = (state.machine, state.optimizer, state.chains, state.sums, self.settings, self.X, self.y)
         if list(map(id, of)) != list(map(id, self._graph_of)):
-            self._graph_of, self._unrecorded, self._recorded = of, 0, False
-        if not self._recorded and self._unrecorded < (FIRST_RECORDED if self._graph is None else 1):
+            self._graph_of, self._recorded = of, False
+            self._until_recorded = FIRST_RECORDED if self._graph is None else 1
+        if self._until_recorded:
+            self._until_recorded -= 1
             self._device_step(rows)
-            self._unrecorded += 1
             return
         if self._graph is None or not self._recorded:
             self._graph = StepGraph(self._device_step, rows, noise, before=self._graph)
