@@ -17,6 +17,7 @@ from irbm.evaluation.paths import Base, Path
 from irbm.evaluation.tempering import temper
 from irbm.experiments.known import known
 from irbm.models import Infinite, Machine
+from irbm.ops import reference as ops
 from irbm.ops.noise import uniform_noise
 from machines import DEPTHS, as_machine, random_small
 
@@ -27,6 +28,8 @@ def modest_effort(monkeypatch):
     for name, value in {"CHAINS": 100, "FIRST_POINTS": 150, "SWEEPS": 50, "LADDER": 10}.items():
         monkeypatch.setattr(record, name, value)
 
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 DTYPES = (torch.float64, torch.float32)  # the reference; compiled kernels where there is numba
 
@@ -57,7 +60,15 @@ def every_state(path):
 
 
 def log_f(path, states, tau):
-    return path.log_f(states, path.at(torch.tensor(tau, dtype=torch.float64)))
+    """ln f of the states at a point, h and z summed out, as evaluation/paths.py defines it: (B,), float64."""
+    base, depth, part_B = path.base, path.machine.depth, states.part_B
+    heat = path.at(torch.tensor(tau, dtype=torch.float64))
+    a_BK = ops.heated(states.activations_BK, base.answer_MK[part_B], heat.tau)
+    penalty_K = depth.penalties(path.machine.hidden_bias)
+    t_BZ = ops.annealed_table(a_BK, penalty_K, depth.kind, depth.tail, heat.kappa)
+    of_part_B = states.base_BM.gather(1, part_B[:, None])[:, 0]
+    linear_B = (1 - heat.tau) * of_part_B + heat.tau * states.own_B
+    return base.log_share_M[part_B] + linear_B + torch.logsumexp(t_BZ, dim=1)
 
 
 def probabilities(path, tau):
@@ -256,6 +267,17 @@ def test_tempering_samples_the_machine(depth, way, dtype):
     assert chisquare(torch.bincount(code, minlength=8).numpy(), 4000 * p).pvalue > 1e-4
     assert tempered.swap_rates.shape == (4,)
     assert ((tempered.swap_rates > 0) & (tempered.swap_rates <= 1)).all()
+
+
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=needs_cuda)])  # recorded there
+@pytest.mark.parametrize("labels", [0, 2])
+def test_sweeps_sample_the_machine(labels, device):
+    _, path = path_of("infinite", labels=labels, scale=2.0, dtype=torch.float32)
+    p = probabilities(path, 1.0).view(2, -1).sum(0)
+    v, y = torch.zeros(4000, 3, device=device), torch.zeros(4000, dtype=torch.long, device=device) if labels else None
+    v, y = record._swept(path.machine.to(device=device), v, y, uniform_noise(4, 0, device=device), 60)
+    code = (v.long() * torch.tensor([4, 2, 1], device=device)).sum(1) + (0 if y is None else 8 * y)
+    assert chisquare(torch.bincount(code, minlength=len(p)).cpu().numpy(), 4000 * p.numpy()).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("depth", DEPTHS)

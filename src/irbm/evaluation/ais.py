@@ -14,7 +14,7 @@ from torch import Tensor
 
 from irbm.evaluation.paths import Path, States
 from irbm.ops.noise import KeyedStream, Noise
-from irbm.ops.recording import Recording
+from irbm.ops.recording import repeat
 from irbm.ops.reference import Heat
 
 PILOT_POINTS = 256
@@ -120,10 +120,7 @@ class _Annealing:
                 if old is not None and new is not None:
                     old.copy_(new)
 
-        step_in_place()
-        recording = Recording(step_in_place, self._at.device)
-        for _ in range(self._n_steps - 1):
-            recording.replay()
+        repeat(step_in_place, self._n_steps, self._at.device)
 
 
 class Pilot(NamedTuple):

@@ -28,7 +28,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.models import Machine
+from irbm.models import Frozen, Machine
 from irbm.ops import dispatch
 from irbm.ops import reference as ops
 from irbm.ops.noise import Noise
@@ -86,6 +86,11 @@ class Path:
         """The visible biases of all parts, and the machine's: (M + 1, D)."""
         return torch.cat([self.base.bias_MD, self.machine.visible_bias[None]])
 
+    @cached_property
+    def frozen(self) -> Machine:
+        """The machine for states, which are of 0 and 1."""
+        return Frozen.of(self.machine)
+
     @property
     def _classes(self) -> int:
         return self.machine.n_classes
@@ -115,22 +120,19 @@ class Path:
         own_B = linear[:, -1]
         if machine.label_bias is not None and y_B is not None:
             own_B = own_B + machine.label_bias.double()[y_B]
-        return States(v_BD, y_B, part_B, machine.activations(v_BD, y_B), linear[:, :-1] - self.log_sum_M, own_B)
+        return States(v_BD, y_B, part_B, self.frozen.activations(v_BD, y_B), linear[:, :-1] - self.log_sum_M, own_B)
 
-    def log_f(self, states: States, heat: Heat) -> Tensor:
-        """ln f of the states, their h and z summed out: (B,), float64."""
-        a_BK = ops.heated(states.activations_BK, self.base.answer_MK[states.part_B], heat.tau)
-        t_BZ = ops.annealed_table(a_BK, *self._depth(), heat.kappa)
-        linear_B = (1 - heat.tau) * _of_part(states) + heat.tau * states.own_B
-        return self.base.log_share_M[states.part_B] + linear_B + torch.logsumexp(t_BZ, dim=1)
+    def weigh(self, states: States, here: Heat, there: Heat, noise: Noise) -> tuple[Tensor, Tensor]:
+        """ln f_there - ln f_here of the states, (B,), float64, and h (B, K) sampled at the second point."""
+        log_here_B, log_there_B, h_BK = dispatch.annealed_sample(
+            states.activations_BK, self.base.answer_MK, states.part_B, *self._depth(), here, there, noise
+        )
+        return log_there_B - log_here_B + (there.tau - here.tau) * (states.own_B - _of_part(states)), h_BK
 
     def step(self, states: States, here: Heat, there: Heat, noise: Noise) -> tuple[Tensor, States]:
         """ln f_there - ln f_here of the states, (B,), and the states after a Gibbs sweep that keeps f_there."""
-        machine, base, n = self.machine, self.base, len(states.v_BD)
-        log_here_B, log_there_B, h_BK = dispatch.annealed_sample(
-            states.activations_BK, base.answer_MK, states.part_B, *self._depth(), here, there, noise
-        )
-        gain_B = log_there_B - log_here_B + (there.tau - here.tau) * (states.own_B - _of_part(states))
+        machine, base, n = self.frozen, self.base, len(states.v_BD)
+        gain_B, h_BK = self.weigh(states, here, there, noise)
         tau = _column(there.tau)
         log_part_BM = (1 - tau) * (states.base_BM + (h_BK @ base.answer_MK.T).double()) + base.log_share_M
         part_B = ops.sample_categorical(log_part_BM, noise(n))

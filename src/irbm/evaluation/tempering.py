@@ -7,7 +7,6 @@ from torch import Tensor
 
 from irbm.evaluation.paths import Path, States
 from irbm.ops.noise import Noise
-from irbm.ops.reference import Heat
 
 
 class Tempered(NamedTuple):
@@ -58,15 +57,11 @@ def _swap(path: Path, states: States, points_R: Tensor, parity: int, noise: Nois
     if not len(low):
         return states, rates
     up_N, down_N = index_RN[low].flatten(), index_RN[low + 1].flatten()
-    cold, hot = (path.at(points_R[at].repeat_interleave(n)) for at in (low + 1, low))
-
-    def gain(rows: Tensor, there: Heat, here: Heat) -> Tensor:
-        part = _part(states, rows)
-        return path.log_f(part, there) - path.log_f(part, here)
-
-    log_ratio = gain(up_N, cold, hot) + gain(down_N, hot, cold)
+    here, there = (path.at(points_R[torch.cat(at)].repeat_interleave(n)) for at in ((low, low + 1), (low + 1, low)))
+    gain_B, _ = path.weigh(_part(states, torch.cat([up_N, down_N])), here, there, noise)
+    log_ratio = gain_B.view(2, -1).sum(0)
     yes = torch.log(noise(len(up_N))) < log_ratio
     source = index_RN.flatten().clone()
-    source[up_N[yes]], source[down_N[yes]] = down_N[yes], up_N[yes]
+    source[up_N], source[down_N] = torch.where(yes, down_N, up_N), torch.where(yes, up_N, down_N)
     rates[low] = yes.view(len(low), n).double().mean(1)
     return _part(states, source), rates

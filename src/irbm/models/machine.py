@@ -131,12 +131,16 @@ class Machine:
 
     def activations(self, v_BD: Tensor, y_B: Tensor | None = None) -> Tensor:
         """a_i(v, y) = W_i.v + U_iy + c_i: (B, K); for every label, (B, C, K), where there are labels and y is None."""
-        a_BK = F.linear(v_BD, self.weights, self.hidden_bias)
+        a_BK = self._label_free(v_BD)
         if self.label_weights is None:
             return a_BK
         if y_B is None:
             return a_BK[:, None, :] + self.label_weights.T
         return a_BK + self.label_weights.T[y_B]
+
+    def _label_free(self, v_BD: Tensor) -> Tensor:
+        """W_i.v + c_i: (B, K)."""
+        return F.linear(v_BD, self.weights, self.hidden_bias)
 
     def table(self, a: Tensor) -> Tensor:
         """The z-table (..., Z) over positions for activations (..., K): t_k = -F(v, y, z=k) - b.v - d_y."""
@@ -172,7 +176,7 @@ class Machine:
 
     def label_scores(self, v_BD: Tensor) -> Tensor:
         """-F(y | v) = d_y + ln sum_z e^{t_z(v, y)}: (B, C), float64. Eq. 31."""
-        machine, a_BK = self._labelled(), F.linear(v_BD, self.weights, self.hidden_bias)
+        machine, a_BK = self._labelled(), self._label_free(v_BD)
         return torch.cat([dispatch.label_scores(a_BK[rows], machine) for rows in self._label_parts(len(v_BD))])
 
     def _labelled(self) -> Labelled:
@@ -282,7 +286,7 @@ class Machine:
 
     def label_contrast(self, v_BD: Tensor, y_B: Tensor, noise: Noise) -> Contrast:
         """What the given label says about the hidden side beyond what all labels say together. Eq. 30."""
-        machine, a_BK = self._labelled(), F.linear(v_BD, self.weights, self.hidden_bias)
+        machine, a_BK = self._labelled(), self._label_free(v_BD)
         u_pos_B, u_neg_B = noise(len(v_BD)), noise(len(v_BD))
         parts, on_KC = [], a_BK.new_zeros(())
         for rows in self._label_parts(len(v_BD)):

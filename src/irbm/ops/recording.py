@@ -44,3 +44,11 @@ class Recording:
     def replay(self) -> None:
         """Do the work, after what the current stream has been asked for."""
         self._graph.replay()
+
+
+def repeat(work: Callable[[], None], times: int, device: torch.device) -> None:
+    """``work`` so many times, once as it is and then from a recording."""
+    work()
+    recording = Recording(work, device)
+    for _ in range(times - 1):
+        recording.replay()

@@ -29,7 +29,7 @@ SEGMENT = 32  # steps between two looks of the host at a device
 CAPACITY_UNIT = 32
 # Capacities where steps are recorded: the least, and from one to the next, where padding costs or nearly does not.
 RECORDED_LEAST, RECORDED_GROWTH, UNPADDED_GROWTH = 256, 1.25, 2.0
-FIRST_RECORDED = 8  # steps before a trainer records one: few of them, as of a stream's batch, would not pay for it
+FIRST_RECORDED = 4  # steps before a trainer records one: few of them, as of a stream's batch, would not pay for it
 DIVERGED = 1e6  # no parameter that means anything is as large
 
 # The first number of a random stream's key after the seed: what the stream is for.

@@ -1,0 +1,66 @@
+"""Products of rows of 0 and 1 on tensor cores that are as exact as float32's, for evaluation.
+
+0 and 1 are exact in bfloat16, and three parts of 8 bits and a sign hold every bit of a float32 number. Each part has a
+product of its own, added up in float32: terms of one size add up with next to no rounding, which those of all parts in
+one sum would not (``benchmarks/annealing_products.py`` has both, and training's two parts).
+"""
+
+from functools import cache
+
+import torch
+from torch import Tensor
+
+N_PARTS = 3
+MULTIPLE = 8  # of rows and columns: others make cuBLAS take half its speed
+LEAST_ENTRIES = 2**18  # of a matrix whose products gain by it
+
+
+def suit(matrix: Tensor) -> bool:
+    """Whether products with this matrix can be had, and gain: large float32 ones, on a GPU with bfloat16."""
+    large = matrix.dtype == torch.float32 and matrix.numel() >= LEAST_ENTRIES
+    return large and matrix.is_cuda and _run_on(matrix.device)
+
+
+@cache
+def _run_on(device: torch.device) -> bool:
+    """Tried, not guessed: torch has had such products since 2.8, and not for every card."""
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return False
+    ones = torch.ones(MULTIPLE, MULTIPLE, dtype=torch.bfloat16, device=device)
+    try:
+        return bool((_widened(ones, ones) == MULTIPLE).all())
+    except (RuntimeError, TypeError):  # NotImplementedError is one of the former
+        return False
+
+
+def _widened(x_BN: Tensor, part_NR: Tensor) -> Tensor:
+    """The product of bfloat16 matrices in float32."""
+    return torch.mm(x_BN, part_NR, out_dtype=torch.float32)
+
+
+class Parts:
+    """A float32 matrix (N, R), as it is now, to multiply rows of 0 and 1 with."""
+
+    def __init__(self, matrix_NR: Tensor) -> None:
+        self._shape = N, R = matrix_NR.shape
+        left_NR = matrix_NR.new_zeros(_rounded(N), _rounded(R))
+        left_NR[:N, :R] = matrix_NR
+        self._parts = []
+        for _ in range(N_PARTS):
+            self._parts.append(left_NR.bfloat16())
+            left_NR = left_NR - self._parts[-1].float()
+
+    def product(self, x_BN: Tensor) -> Tensor:
+        """x times the matrix: (B, R), a view of some more columns where R is no multiple."""
+        N, R = self._shape
+        rows_BN = x_BN.new_zeros(len(x_BN), _rounded(N), dtype=torch.bfloat16)
+        rows_BN[:, :N] = x_BN
+        first, *others = self._parts
+        total_BR = _widened(rows_BN, first)
+        for part_NR in others:
+            total_BR += _widened(rows_BN, part_NR)
+        return total_BR[:, :R]
+
+
+def _rounded(n: int) -> int:
+    return -(-n // MULTIPLE) * MULTIPLE
