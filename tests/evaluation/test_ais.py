@@ -25,7 +25,7 @@ from machines import DEPTHS, as_machine, random_small
 @pytest.fixture(autouse=True)
 def modest_effort(monkeypatch):
     """Small machines need few chains and points."""
-    for name, value in {"CHAINS": 100, "FIRST_POINTS": 150, "SWEEPS": 50, "LADDER": 10}.items():
+    for name, value in {"CHAINS": 100, "CHAINS_ON_GPU": 100, "FIRST_POINTS": 150, "SWEEPS": 50, "LADDER": 10}.items():
         monkeypatch.setattr(record, name, value)
 
 

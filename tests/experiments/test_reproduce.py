@@ -374,7 +374,7 @@ def test_choices_come_back_from_processes_as_files_alone(out, monkeypatch):
 
 def test_what_is_kept_of_the_choice_is_enough_for_another_budget(tmp_path, monkeypatch):
     """Trainings may be thrown away: an estimate with a larger budget needs none of them."""
-    regrouped = ("iRBM RP", "iRBM RP as RBM", *registry.EXPERIMENTS["table1"].OWN)
+    regrouped = ("iRBM RP", "iRBM RP as RBM", *registry.EXPERIMENTS["table1"].OWN_MODELS)
     before = quick(tmp_path, "table1", only=regrouped)
     shutil.rmtree(tmp_path / "quick" / "runs")
     monkeypatch.setattr(lab_room, "Trainer", None)
