@@ -16,7 +16,7 @@ from irbm.evaluation.estimate import Round, estimate, verdict
 from irbm.evaluation.paths import Base, Path
 from irbm.evaluation.tempering import temper
 from irbm.experiments.known import known
-from irbm.models import Infinite, Machine
+from irbm.models import Frozen, Infinite, Machine
 from irbm.ops import reference as ops
 from irbm.ops.noise import uniform_noise
 from machines import DEPTHS, as_machine, random_small
@@ -48,7 +48,8 @@ def path_of(
     bias_MD = torch.tensor([[0.3, -0.5, 0.1], [-2.0, 1.0, 0.4]], dtype=dtype)
     answer_MK = torch.linspace(-2, 3, 2 * n_hidden, dtype=dtype).view(2, n_hidden)
     base = Base(bias_MD, answer_MK, torch.tensor([0.3, 0.7], dtype=torch.float64).log())
-    return small, Path("test", machine.selected(machine.order), base, **WAYS["free" if depth == "fixed" else way])
+    frozen = Frozen.of(machine.selected(machine.order))
+    return small, Path("test", frozen, base, **WAYS["free" if depth == "fixed" else way])
 
 
 def every_state(path):
@@ -184,7 +185,7 @@ def test_both_sides_of_a_clamped_path_agree_with_enumeration(depth, penalty, lab
 def test_no_points_are_spent_on_letting_go():
     """ln P(z >= l|v) varies by a nat, all in the last step: taken for a place to refine, that has one in 20 points."""
     _, path = path_of("ordered", way="clamped", n_hidden=30)
-    path = replace(path, machine=replace(path.machine, hidden_bias=path.machine.hidden_bias - 2))
+    path = replace(path, frozen=Frozen.of(replace(path.machine, hidden_bias=path.machine.hidden_bias - 2)))
     tried = ais.pilot(path, 200, uniform_noise(0, dtype=torch.float64))
     assert path.machine.log_prob_z(tried.estimate.states.v_BD)[:, 29].std() > 0.8
     before_last = ais.tau_at(torch.tensor(254 / 255, dtype=torch.float64))
@@ -275,7 +276,7 @@ def test_sweeps_sample_the_machine(labels, device):
     _, path = path_of("infinite", labels=labels, scale=2.0, dtype=torch.float32)
     p = probabilities(path, 1.0).view(2, -1).sum(0)
     v, y = torch.zeros(4000, 3, device=device), torch.zeros(4000, dtype=torch.long, device=device) if labels else None
-    v, y = record._swept(path.machine.to(device=device), v, y, uniform_noise(4, 0, device=device), 60)
+    v, y = record._swept(Frozen.of(path.machine.to(device=device)), v, y, uniform_noise(4, 0, device=device), 60)
     code = (v.long() * torch.tensor([4, 2, 1], device=device)).sum(1) + (0 if y is None else 8 * y)
     assert chisquare(torch.bincount(code, minlength=len(p)).cpu().numpy(), 4000 * p.numpy()).pvalue > 1e-4
 
@@ -313,7 +314,7 @@ def test_a_trap_for_free_z_is_seen():
     """Free z stays with the noise and flatters the likelihood by many nats; the estimate of record must not."""
     machine = noise_trap()
     exact = partition.exact(machine).value
-    free = Path("naive", machine, Base.usual(machine.visible_bias, machine.capacity))
+    free = Path("naive", Frozen.of(machine), Base.usual(machine.visible_bias, machine.capacity))
     noise = uniform_noise(0, dtype=torch.float64)
     naive = ais.forward(free, torch.linspace(0, 1, 200, dtype=torch.float64), 50, noise)
     assert naive.value < exact - 5

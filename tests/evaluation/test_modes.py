@@ -9,7 +9,7 @@ import torch
 from irbm.evaluation import ais, modes
 from irbm.evaluation.paths import Base, Path
 from irbm.experiments import known
-from irbm.models import Fixed, Infinite, Machine
+from irbm.models import Fixed, Frozen, Infinite, Machine
 from irbm.ops.noise import uniform_noise
 
 D, K = 60, 40
@@ -141,7 +141,9 @@ def test_shares_follow_the_weights_of_the_chains_that_started_there():
     bias_MD = torch.stack([torch.full((D,), -4.0), torch.full((D,), 4.0)]).double()
     machine = bimodal(Fixed())
     answer_MK = machine.activations(torch.sigmoid(bias_MD))
-    path = Path("test", machine, Base(bias_MD, answer_MK, torch.tensor([0.5, 0.5], dtype=torch.float64).log()))
+    path = Path(
+        "test", Frozen.of(machine), Base(bias_MD, answer_MK, torch.tensor([0.5, 0.5], dtype=torch.float64).log())
+    )
     starts = path.start(50, noise_of(4))
     in_second = starts.v_BD.mean(1) > 0.5
     assert 0 < in_second.sum() < 50

@@ -14,9 +14,9 @@ import torch
 from safetensors import safe_open
 
 from irbm import cli, data
+from irbm.experiments import fractions, table2
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
-from irbm.experiments import table2
 from irbm.experiments.choice import choose, choose_all
 from irbm.experiments.lab import Lab, Training, train
 from irbm.experiments.results import stamp
@@ -435,3 +435,32 @@ def test_single_pixels_are_those_unlike_all_their_neighbours():
                 around = [(i - 1, j), (i + 1, j), (i, j - 1), (i, j + 1)]
                 alone += all(image[a, b] != image[i, j] for a, b in around if 0 <= a < h and 0 <= b < w)
         assert fig9.single_pixels(torch.from_numpy(images.reshape(50, -1)), (h, w)) == alone / 50
+
+
+def test_rows_of_our_own_are_of_some_data_sets_and_change_what_their_names_say(tmp_path):
+    table1 = registry.EXPERIMENTS["table1"]
+    rows = {name: [model for model in table1.OWN_MODELS if table1.has(name, model)] for name in table1.EFFORT}
+    assert rows["binarized_mnist"] == ["iRBM RP 1000 chains", "iRBM RP 1000 chains L1 1e-5"]
+    assert rows["caltech101_silhouettes"] == ["iRBM RP 0.9 l"]
+    assert rows["digits"] == list(table1.OWN_MODELS)
+    lab = Lab(out=tmp_path)
+    usual = table1.training("caltech101_silhouettes", "iRBM RP", 0, lab).settings
+    own = table1.training("caltech101_silhouettes", "iRBM RP 0.9 l", 0, lab).settings
+    assert own == replace(usual, regroup=0.9)
+    with pytest.raises(KeyError):
+        table1.training("caltech101_silhouettes", "iRBM RP 1000 chains", 0, lab)
+
+
+def test_ways_to_regroup_are_compared_by_their_best_epoch(tmp_path, monkeypatch):
+    monkeypatch.setattr(fractions, "SCHEDULES", ("adaptive", 0.9))
+    monkeypatch.setattr(fractions, "SEEDS", (0, 1))
+    monkeypatch.setattr(fractions, "EPOCHS", {"digits": (1, 2)})
+    monkeypatch.setattr(fractions, "BUDGET", 10)
+    rows = fractions.compare(Lab(out=tmp_path, epochs=1), "digits", tmp_path / "found.json")
+    assert [(r["regroup"], r["seed"]) for r in rows] == [("adaptive", 0), ("adaptive", 1), (0.9, 0), (0.9, 1)]
+    assert [r["regrouped"] for r in rows[:2]] == [0, 0]  # in the first epoch of the schedule
+    assert all(r["regrouped"] == int(0.9 * r["n_components"]) for r in rows[2:])
+    found = json.loads((tmp_path / "found.json").read_text())
+    found["rows"][2] |= {"validation": [{"epoch": e, "lower": -e, "upper": -e + 2.5} for e in (3, 2, 4)]}
+    assert "| 0.9 l | 0 |" in fractions.section(found)
+    assert "[-2.00, 0.50] |" in fractions.section(found)

@@ -4,27 +4,35 @@ import pytest
 import torch
 
 from fresh import SEED
+from irbm.evaluation import ais
+from irbm.evaluation import estimate as record
 from irbm.evaluation.paths import Base, Path
 from irbm.models import Frozen, Infinite
-from irbm.ops import parts
-from irbm.ops.noise import uniform_noise
+from irbm.ops import kernels, parts
+from irbm.ops.noise import KeyedStream, uniform_noise
 from irbm.ops.parts import Parts
 from irbm.training.initial import initial_machine
 
-HAS_CUDA = torch.cuda.is_available()
-DEVICE = "cuda" if HAS_CUDA else "cpu"
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @pytest.fixture
 def widened(monkeypatch):
-    """What tensor cores do, which no CPU does: exact products of bfloat16 numbers, added up in float32."""
-    if not HAS_CUDA:
+    """Matrices of every size, and what tensor cores do where there are none: products of bfloat16 in float32."""
+    if not parts.run_on(torch.device(DEVICE)):
         monkeypatch.setattr(parts, "_widened", lambda x, part: x.float() @ part.float())
     monkeypatch.setattr(parts, "suit", lambda matrix: matrix.dtype == torch.float32)
 
 
-def fresh(*shape):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(SEED)).to(DEVICE)
+@pytest.fixture
+def not_tried_yet():
+    parts.run_on.cache_clear()
+    yield
+    parts.run_on.cache_clear()
+
+
+def fresh(*shape, of=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(SEED + of)).to(DEVICE)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
@@ -38,7 +46,7 @@ def test_three_parts_hold_every_bit(scale):
 
 @pytest.mark.parametrize(("B", "N", "R"), [(1, 1, 1), (5, 13, 7), (64, 784, 333), (3, 4000, 24), (200, 1001, 500)])
 def test_products_are_as_exact_as_those_of_float32(B, N, R, widened):
-    matrix, x = fresh(N, R), (fresh(B, N) < 0.2).float()
+    matrix, x = fresh(N, R), (fresh(B, N, of=1) < -0.8).float()
     exact = x.double() @ matrix.double()
     found = Parts(matrix).product(x)
     assert found.shape == (B, R)
@@ -48,9 +56,9 @@ def test_products_are_as_exact_as_those_of_float32(B, N, R, widened):
 
 def machine_of(K, D, labels=0):
     machine = initial_machine(Infinite(), D, n_components=K, n_classes=labels, device=DEVICE)
-    for tensor in machine.tensors().values():
+    for n, tensor in enumerate(machine.tensors().values()):
         if tensor.is_floating_point():
-            tensor.copy_(0.4 * fresh(*tensor.shape))
+            tensor.copy_(0.4 * fresh(*tensor.shape, of=n))
     return machine
 
 
@@ -58,54 +66,105 @@ def machine_of(K, D, labels=0):
 def test_a_frozen_machine_has_the_same_fields_and_activations(labels, widened):
     machine = machine_of(21, 30, labels)
     frozen = Frozen.of(machine)
-    assert type(frozen) is Frozen
-    v, h, y = (fresh(9, 30) < 0).float(), (fresh(9, 21) < 0).float(), torch.arange(9, device=DEVICE) % 3
-    activations = frozen.activations(v, y if labels else None)
+    assert frozen.upward is not None
+    v, h = (fresh(9, 30, of=7) < 0).float(), (fresh(9, 21, of=8) < 0).float()
+    y = torch.arange(9, device=DEVICE) % 3 if labels else None
+    activations = frozen.activations(v, y)
     assert activations.is_contiguous()  # as kernels want them
-    torch.testing.assert_close(activations, machine.activations(v, y if labels else None), rtol=0, atol=1e-5)
+    torch.testing.assert_close(activations, machine.activations(v, y), rtol=0, atol=1e-5)
     assert frozen.visible_field(h).is_contiguous()
     torch.testing.assert_close(frozen.visible_field(h), machine.visible_field(h), rtol=0, atol=1e-5)
 
 
-def test_steps_of_a_path_are_those_of_the_machine_itself(widened, monkeypatch):
+@pytest.mark.parametrize("labels", [0, 3])
+def test_its_sweeps_are_those_of_the_machine(labels, widened):
     """The same uniforms, the same decisions, but for a handful at an edge."""
+    machine, v = machine_of(40, 30, labels), (fresh(300, 30, of=7) < 0).float()
+    y = torch.arange(300, device=DEVICE) % 3 if labels else None
+    (found, label), (wanted, other) = (
+        one.gibbs_step(v, y, uniform_noise(SEED, 0, device=DEVICE)) for one in (Frozen.of(machine), machine)
+    )
+    assert (found != wanted).any(1).sum() <= 2  # thresholds differ by some 1e-6, of 300 x 71 uniforms
+    assert found.std() > 0.1
+    if labels:
+        assert (label != other).sum() <= 2
+
+
+def test_steps_of_a_path_are_those_of_the_machine_itself(widened, monkeypatch):
     machine, found = machine_of(40, 30), []
     for suit in (True, False):
         monkeypatch.setattr(parts, "suit", lambda matrix, suit=suit: suit)
-        path = Path("free", machine, Base.usual(machine.visible_bias, machine.capacity))
-        assert isinstance(path.frozen, Frozen) == suit
+        path = Path("free", Frozen.of(machine), Base.usual(machine.visible_bias, machine.capacity))
+        assert (path.frozen.upward is not None) == suit
         noise = uniform_noise(SEED, 0, device=DEVICE)
         start = path.start(300, noise)
         here, there = (path.at(torch.tensor(tau, dtype=torch.float64, device=DEVICE)) for tau in (0.5, 0.6))
         found.append((start, *path.step(start, here, there, noise)))
-    (start, gain, states), (_, wanted, others) = found
-    assert torch.equal(start.v_BD, found[1][0].v_BD)
+    (start, gain, states), (other_start, wanted, others) = found
+    assert torch.equal(start.v_BD, other_start.v_BD)
     torch.testing.assert_close(gain, wanted, rtol=0, atol=1e-4)
-    # Thresholds differ by some 1e-6: of 300 x 71 uniforms one in fifty runs lies between, and changes its row.
     assert (states.v_BD != others.v_BD).any(1).sum() <= 2
     assert states.v_BD.std() > 0.1
 
 
-def test_small_or_exact_matrices_and_older_cards_keep_torchs_products(monkeypatch):
-    large = torch.zeros(512, 512, device=DEVICE)
-    assert parts.suit(large) == (HAS_CUDA and torch.cuda.get_device_capability() >= (8, 0))
-    assert not parts.suit(large[:8])
-    assert not parts.suit(large.double())
-    if HAS_CUDA:
-        parts._run_on.cache_clear()
-        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-        assert not parts.suit(large)
-        parts._run_on.cache_clear()
+@pytest.mark.skipif(DEVICE == "cpu", reason="no CUDA device")
+@pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")
+def test_recorded_steps_and_sweeps_are_those_that_are_not(widened, monkeypatch):
+    machine = machine_of(40, 30)
+    path = Path("free", Frozen.of(machine), Base.usual(machine.visible_bias, machine.capacity))
+    even = torch.linspace(0, 1, 60, dtype=torch.float64, device=DEVICE)
+
+    def annealed_and_swept():
+        noise = uniform_noise(SEED, 0, device=DEVICE)
+        run = ais.forward(path, even, 200, noise)
+        return run.log_weights, record._swept(path.frozen, run.states.v_BD, None, noise, 30)[0]
+
+    def again_and_again(work, times, device):
+        """As numbers of calls are in a recording: the same each time."""
+        work()
+        stream = next(c.cell_contents for c in work.__closure__ if isinstance(c.cell_contents, KeyedStream))
+        calls = stream._calls
+        for _ in range(times - 1):
+            stream._calls = calls
+            work()
+
+    weights, v = annealed_and_swept()
+    for module in (ais, record):
+        monkeypatch.setattr(module, "repeat", again_and_again)
+    others, w = annealed_and_swept()
+    assert torch.equal(weights, others)
+    assert torch.equal(v, w)
 
 
-def test_a_torch_without_such_products_is_asked_for_none(monkeypatch):
-    """As before 2.8, where `torch.mm` knows no `out_dtype`."""
+def test_large_float32_matrices_gain():
+    large = torch.zeros(640, 784)
+    assert parts.gain(large)
+    assert not parts.gain(large[:600])
+    assert not parts.gain(large.double())
+
+
+def test_they_run_on_gpus_with_bfloat16_and_nowhere_else(not_tried_yet, monkeypatch):
+    assert not parts.run_on(torch.device("cpu"))
+    monkeypatch.setattr(parts, "_widened", lambda x, part: torch.full(x.shape, 8.0))
+    monkeypatch.setattr(torch, "ones", lambda *shape, **how: torch.full(shape, 1.0))
+    for capability, runs in {(7, 5): False, (8, 0): True, (9, 0): True}.items():
+        parts.run_on.cache_clear()
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, found=capability: found)
+        assert parts.run_on(torch.device("cuda", 0)) == runs
+
+
+@pytest.mark.parametrize("error", [TypeError("no out_dtype"), NotImplementedError("no such kernel")])
+def test_a_torch_without_such_products_is_asked_for_none(error, not_tried_yet, monkeypatch):
+    """As before 2.8, where `torch.mm` knows no `out_dtype`; but want of memory is no such thing."""
+
+    def refuse(*_):
+        raise error
+
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
-
-    def refuse(*_, **__):
-        raise TypeError("mm() got an unexpected keyword argument 'out_dtype'")
-
-    parts._run_on.cache_clear()
-    monkeypatch.setattr(torch, "mm", refuse)
-    assert not parts._run_on(torch.device(DEVICE))
-    parts._run_on.cache_clear()
+    monkeypatch.setattr(torch, "ones", lambda *shape, **how: torch.full(shape, 1.0))
+    monkeypatch.setattr(parts, "_widened", refuse)
+    assert not parts.run_on(torch.device("cuda", 0))
+    parts.run_on.cache_clear()
+    error = torch.OutOfMemoryError("full")
+    with pytest.raises(torch.OutOfMemoryError):
+        parts.run_on(torch.device("cuda", 0))

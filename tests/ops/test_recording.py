@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from irbm.ops import recording
-from irbm.ops.recording import Recording
+from irbm.ops.recording import Recording, repeat
 
 
 @pytest.fixture
@@ -75,3 +75,11 @@ def test_work_that_fails_ends_the_recording_and_lets_the_next_begin(cuda):
         Recording(fails, torch.device("cuda", 0))
     assert "end" in cuda
     assert not recording._one_at_a_time.locked()
+
+
+@pytest.mark.parametrize("times", [1, 2, 5])
+def test_repeated_work_is_done_once_and_then_replayed(times, cuda):
+    repeat(lambda: cuda.append("work"), times, torch.device("cuda", 0))
+    assert cuda[0] == "work"
+    assert cuda.count("work") == 1 + (times > 1)  # done, and recorded
+    assert cuda.count("replay") == times - 1

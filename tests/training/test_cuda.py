@@ -13,7 +13,7 @@ import torch
 from interpreter import device_for_kernels
 from irbm.evaluation import ais
 from irbm.evaluation.paths import Base, Path
-from irbm.models import Fixed, Infinite, Ordered
+from irbm.models import Fixed, Frozen, Infinite, Ordered
 from irbm.ops import dispatch, kernels, noise, products
 from irbm.ops.noise import uniform_noise
 from irbm.training import Settings, Trainer, TrainingState, checkpoint, growth
@@ -336,7 +336,7 @@ def test_threads_that_train_and_anneal_at_once_find_what_each_finds_alone(graphs
     """They share the recording stream; what one asks for while the other records is none of its business."""
     machine = initial_machine(Infinite(), 40, n_components=30, device="cuda")
     machine.weights.copy_(uniform_noise(1, 0, device="cuda")(*machine.weights.shape) - 0.5)
-    path = Path("free", machine, Base.usual(machine.visible_bias, machine.capacity))
+    path = Path("free", Frozen.of(machine), Base.usual(machine.visible_bias, machine.capacity))
     even = torch.linspace(0, 1, 200, dtype=torch.float64, device="cuda")
 
     def annealed():

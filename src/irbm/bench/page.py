@@ -118,8 +118,8 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
         "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
         "step, alone, are the floor; on a GPU from a CUDA graph, as the step is. Training multiplies in two bfloat16 "
         "parts there, and can be faster than products in float32: its floor is that in bfloat16, by torch, which is "
-        "not the fastest at every size. Annealing multiplies in float32. Where a machine is as small as 64 x 100, a "
-        "step on a CPU is mostly what lies between products, and plain torch and scikit-learn are faster.",
+        "not the fastest at every size. Annealing multiplies as exactly as float32 does. Where a machine is as small "
+        "as 64 x 100, a step on a CPU is mostly what lies between products: plain torch and scikit-learn are faster.",
     ]
     for result in results:
         parts += _section(result, pictures.get(result["kind"]))

@@ -14,7 +14,7 @@ from torch import Tensor
 from irbm.bench.timing import Call
 from irbm.evaluation import ais
 from irbm.evaluation.paths import Base, Path
-from irbm.models import Infinite, Machine
+from irbm.models import Frozen, Infinite, Machine
 from irbm.ops.noise import uniform_noise
 from irbm.ops.recording import Recording
 from irbm.training import Settings, Trainer, TrainingState
@@ -133,7 +133,7 @@ def sweep(case: Case, device: torch.device | str) -> Call:
 def annealing(D: int, l: int, n_chains: int, n_points: int, seed: int, device: torch.device | str) -> Call:
     """Annealed importance sampling along a short even schedule of ``n_points - 1`` steps."""
     machine = random_machine(D, l, seed, device)
-    path = Path("free", machine, Base.usual(machine.visible_bias, machine.capacity))
+    path = Path("free", Frozen.of(machine), Base.usual(machine.visible_bias, machine.capacity))
     schedule = torch.linspace(0, 1, n_points, dtype=torch.float64, device=device)
     noise = uniform_noise(seed, 2, device=device)
 

@@ -16,7 +16,7 @@ from irbm.evaluation.partition import LogPartition, Trial, check_finite, largest
 from irbm.evaluation.paths import Path, States
 from irbm.evaluation.precision import full_precision
 from irbm.evaluation.tempering import temper
-from irbm.models import Fixed, Machine
+from irbm.models import Fixed, Frozen, Machine
 from irbm.ops.noise import KeyedStream, Noise, uniform_noise
 from irbm.ops.recording import repeat
 
@@ -197,13 +197,14 @@ def _longer_pays(rounds: list[Round]) -> bool:
 def ensemble(machine: Machine, sets: Sequence[Tensor], means_D: Tensor, seed: int) -> list[Path]:
     """Different ways to the same machine: a base of clusters of states or of means, z free, drawn deep or clamped."""
     ways = [("clusters", modes.base_of(machine, sets, seed)), ("means", modes.mixture(machine, means_D[None]))]
-    free = [Path(f"base of {name}", machine, base) for name, base in ways]
+    frozen = Frozen.of(machine)
+    free = [Path(f"base of {name}", frozen, base) for name, base in ways]
     if isinstance(machine.depth, Fixed):
         return free
     penalties_K = machine.depth.penalties(machine.hidden_bias)
     pull, clamp = PULL * float(penalties_K.mean()), CLAMP + float(penalties_K.max())
-    deep = [Path(f"base of {name}, deep z", machine, base, pull) for name, base in ways]
-    clamped = [Path(f"base of {name}, clamped z", machine, base, clamp, held=True) for name, base in ways]
+    deep = [Path(f"base of {name}, deep z", frozen, base, pull) for name, base in ways]
+    clamped = [Path(f"base of {name}, clamped z", frozen, base, clamp, held=True) for name, base in ways]
     return [*free, *deep, *clamped]
 
 
@@ -259,15 +260,15 @@ def _mixed(path: Path, states: States, n_points: int, noise: Noise) -> States:
     return path.of_machine(v_BD, y_B, noise)
 
 
-def _swept(machine: Machine, v_BD: Tensor, y_B: Tensor | None, noise: Noise, n: int) -> tuple[Tensor, Tensor | None]:
+def _swept(frozen: Frozen, v_BD: Tensor, y_B: Tensor | None, noise: Noise, n: int) -> tuple[Tensor, Tensor | None]:
     """``Machine.gibbs``; on a GPU a sweep is recorded."""
     if not isinstance(noise, KeyedStream):
-        return machine.gibbs(v_BD, y_B, noise, n)
+        return frozen.machine.gibbs(v_BD, y_B, noise, n)
     v_BD, y_B = v_BD.clone(), None if y_B is None else y_B.clone()
 
     def sweep_in_place() -> None:
         noise.advance_()
-        new_BD, new_B = machine.gibbs_step(v_BD, y_B, noise)
+        new_BD, new_B = frozen.gibbs_step(v_BD, y_B, noise)
         v_BD.copy_(new_BD)
         if y_B is not None and new_B is not None:
             y_B.copy_(new_B)

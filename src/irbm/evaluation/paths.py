@@ -64,10 +64,14 @@ class Path:
     """From a mixture to the machine, whose units must be stored in their order, unpadded."""
 
     name: str
-    machine: Machine
+    frozen: Frozen  # the machine, which several paths may share
     base: Base
     pull: float = 0.0
     held: bool = False  # the pull does not weaken on the way to the last point
+
+    @property
+    def machine(self) -> Machine:
+        return self.frozen.machine
 
     def at(self, tau: Tensor) -> Heat:
         """(tau, kappa) at a point."""
@@ -85,11 +89,6 @@ class Path:
     def _biases(self) -> Tensor:
         """The visible biases of all parts, and the machine's: (M + 1, D)."""
         return torch.cat([self.base.bias_MD, self.machine.visible_bias[None]])
-
-    @cached_property
-    def frozen(self) -> Machine:
-        """The machine for states, which are of 0 and 1."""
-        return Frozen.of(self.machine)
 
     @property
     def _classes(self) -> int:
@@ -131,13 +130,13 @@ class Path:
 
     def step(self, states: States, here: Heat, there: Heat, noise: Noise) -> tuple[Tensor, States]:
         """ln f_there - ln f_here of the states, (B,), and the states after a Gibbs sweep that keeps f_there."""
-        machine, base, n = self.frozen, self.base, len(states.v_BD)
+        machine, base, n = self.machine, self.base, len(states.v_BD)
         gain_B, h_BK = self.weigh(states, here, there, noise)
         tau = _column(there.tau)
         log_part_BM = (1 - tau) * (states.base_BM + (h_BK @ base.answer_MK.T).double()) + base.log_share_M
         part_B = ops.sample_categorical(log_part_BM, noise(n))
         tau = tau.to(h_BK.dtype)
-        field_BD = (1 - tau) * base.bias_MD[part_B] + tau * machine.visible_field(h_BK)
+        field_BD = (1 - tau) * base.bias_MD[part_B] + tau * self.frozen.visible_field(h_BK)
         v_BD = machine.visible.sample(field_BD, noise)
         y_B = states.y_B
         if y_B is not None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from irbm.experiments import density_search
+from irbm.experiments import density_search, fractions
 from irbm.experiments.paper import TITLES
 from irbm.experiments.reproduce import EXPERIMENTS
 from irbm.experiments.seen import CLAIMS, SEEN, Seen
@@ -44,15 +44,18 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
     return {name: json.loads(file.read_text()) for name, file in found.items() if file.is_file()}
 
 
-def searches(folder: Path) -> list[dict[str, Any]]:
-    """What the searches for settings of density models found."""
-    return [json.loads(file.read_text()) for file in sorted(folder.glob("search_density_*.json"))]
+def searches(folder: Path) -> list[str]:
+    """What the searches for settings of density models found, and the comparisons of ways to regroup."""
+    kinds = {"search_density_*.json": density_search.section, "fractions_*.json": fractions.section}
+    return [
+        section(json.loads(file.read_text())) for files, section in kinds.items() for file in sorted(folder.glob(files))
+    ]
 
 
-def page(results: dict[str, dict[str, Any]], searched: Sequence[dict[str, Any]] = ()) -> str:
+def page(results: dict[str, dict[str, Any]], searched: Sequence[str] = ()) -> str:
     sections = [_section(name, experiment, results.get(name)) for name, experiment in EXPERIMENTS.items()]
     if searched:
-        sections.insert(1, "\n\n".join([SEARCH, *map(density_search.section, searched)]))
+        sections.insert(1, "\n\n".join([SEARCH, *searched]))
     return "\n\n".join([INTRODUCTION, _overview(results), *sections]) + "\n"
 
 

@@ -25,7 +25,7 @@ from irbm.evaluation.partition import LogPartition
 from irbm.evaluation.paths import Base, Path
 from irbm.experiments.known import SUITES, Known, machines
 from irbm.experiments.results import place, processes, stamp, write_json
-from irbm.models import Machine
+from irbm.models import Frozen, Machine
 from irbm.ops.noise import uniform_noise
 
 PER_KIND = 3  # machines of each kind and depth; with another number things are only tried out
@@ -41,7 +41,7 @@ def naive(
     base = Base.usual(bias_D.to(machine.weights), machine.capacity)
     schedule = torch.linspace(0, 1, n_points, dtype=torch.float64, device=machine.weights.device)
     noise = uniform_noise(seed, 0, device=machine.weights.device)
-    found = ais.forward(Path("usual", machine, base, pull), schedule, n_chains, noise)
+    found = ais.forward(Path("usual", Frozen.of(machine), base, pull), schedule, n_chains, noise)
     return {"n_points": n_points, "n_chains": n_chains, "value": found.value, "stderr": found.stderr, "ess": found.ess}
 
 

@@ -131,16 +131,15 @@ class Machine:
 
     def activations(self, v_BD: Tensor, y_B: Tensor | None = None) -> Tensor:
         """a_i(v, y) = W_i.v + U_iy + c_i: (B, K); for every label, (B, C, K), where there are labels and y is None."""
-        a_BK = self._label_free(v_BD)
+        return self.with_labels(F.linear(v_BD, self.weights, self.hidden_bias), y_B)
+
+    def with_labels(self, a_BK: Tensor, y_B: Tensor | None) -> Tensor:
+        """W_i.v + c_i and U_iy: (B, K); for every label, (B, C, K), where there are labels and y is None."""
         if self.label_weights is None:
             return a_BK
         if y_B is None:
             return a_BK[:, None, :] + self.label_weights.T
         return a_BK + self.label_weights.T[y_B]
-
-    def _label_free(self, v_BD: Tensor) -> Tensor:
-        """W_i.v + c_i: (B, K)."""
-        return F.linear(v_BD, self.weights, self.hidden_bias)
 
     def table(self, a: Tensor) -> Tensor:
         """The z-table (..., Z) over positions for activations (..., K): t_k = -F(v, y, z=k) - b.v - d_y."""
@@ -176,7 +175,7 @@ class Machine:
 
     def label_scores(self, v_BD: Tensor) -> Tensor:
         """-F(y | v) = d_y + ln sum_z e^{t_z(v, y)}: (B, C), float64. Eq. 31."""
-        machine, a_BK = self._labelled(), self._label_free(v_BD)
+        machine, a_BK = self._labelled(), F.linear(v_BD, self.weights, self.hidden_bias)
         return torch.cat([dispatch.label_scores(a_BK[rows], machine) for rows in self._label_parts(len(v_BD))])
 
     def _labelled(self) -> Labelled:
@@ -227,17 +226,18 @@ class Machine:
 
     def sample_hidden(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise) -> tuple[Tensor, Tensor]:
         """z ~ p(z | v, y), then h ~ p(h | v, y, z): (B,) and (B, K). A z beyond the capacity reads K + 1."""
-        return dispatch.hidden_sample(*self._hidden_arguments(v_BD, y_B), noise)
+        return self.hidden_given(self.activations(v_BD, y_B), noise)
+
+    def hidden_given(self, a_BK: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
+        """The same from activations."""
+        return dispatch.hidden_sample(*self._hidden_arguments(a_BK), noise)
 
     def hidden(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise) -> Hidden:
         """Reach and activity of each unit, with a sampled and the likeliest z: what a phase of training needs."""
-        return dispatch.hidden_reach(*self._hidden_arguments(v_BD, y_B), noise)
+        return dispatch.hidden_reach(*self._hidden_arguments(self.activations(v_BD, y_B)), noise)
 
-    def _hidden_arguments(
-        self, v_BD: Tensor, y_B: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, ops.Kind, float]:
+    def _hidden_arguments(self, a_BK: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, ops.Kind, float]:
         beta_K = self.depth.penalties(self.hidden_bias)
-        a_BK = self.activations(v_BD, y_B)
         return a_BK, self.order, beta_K, self.size, self.depth.kind, self.depth.tail
 
     def gibbs_step(
@@ -286,7 +286,7 @@ class Machine:
 
     def label_contrast(self, v_BD: Tensor, y_B: Tensor, noise: Noise) -> Contrast:
         """What the given label says about the hidden side beyond what all labels say together. Eq. 30."""
-        machine, a_BK = self._labelled(), self._label_free(v_BD)
+        machine, a_BK = self._labelled(), F.linear(v_BD, self.weights, self.hidden_bias)
         u_pos_B, u_neg_B = noise(len(v_BD)), noise(len(v_BD))
         parts, on_KC = [], a_BK.new_zeros(())
         for rows in self._label_parts(len(v_BD)):
@@ -359,7 +359,8 @@ class Machine:
         The expectation over z is exact, or taken at the sampled z.
         """
         sloped = self.depth.sloped
-        phase = dispatch.phases(*self._hidden_arguments(v_RD, y_R), -share_R, noise, sampled=sampled, sloped=sloped)
+        hidden = self._hidden_arguments(self.activations(v_RD, y_R))
+        phase = dispatch.phases(*hidden, -share_R, noise, sampled=sampled, sloped=sloped)
         label_RC = None if y_R is None else self._one_hot(y_R)
         return self._gradients(v_RD, label_RC, phase.on_RK, phase.reach_RK, share_R), phase.z_R, phase.mode_R
 

@@ -8,27 +8,34 @@ one sum would not (``benchmarks/annealing_products.py`` has both, and training's
 from functools import cache
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 N_PARTS = 3
 MULTIPLE = 8  # of rows and columns: others make cuBLAS take half its speed
-LEAST_ENTRIES = 2**18  # of a matrix whose products gain by it
+LEAST_ENTRIES = 500_000  # of a matrix; with smaller ones nothing was measured
 
 
 def suit(matrix: Tensor) -> bool:
     """Whether products with this matrix can be had, and gain: large float32 ones, on a GPU with bfloat16."""
-    large = matrix.dtype == torch.float32 and matrix.numel() >= LEAST_ENTRIES
-    return large and matrix.is_cuda and _run_on(matrix.device)
+    return gain(matrix) and run_on(matrix.device)
+
+
+def gain(matrix: Tensor) -> bool:
+    """Whether there is anything to gain, where they run."""
+    return matrix.dtype == torch.float32 and matrix.numel() >= LEAST_ENTRIES
 
 
 @cache
-def _run_on(device: torch.device) -> bool:
-    """Tried, not guessed: torch has had such products since 2.8, and not for every card."""
-    if torch.cuda.get_device_capability(device) < (8, 0):
+def run_on(device: torch.device) -> bool:
+    """Whether such products run there. Tried, not guessed: torch has them since 2.8, and not for every card."""
+    if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     ones = torch.ones(MULTIPLE, MULTIPLE, dtype=torch.bfloat16, device=device)
     try:
         return bool((_widened(ones, ones) == MULTIPLE).all())
+    except torch.OutOfMemoryError:
+        raise
     except (RuntimeError, TypeError):  # NotImplementedError is one of the former
         return False
 
@@ -53,8 +60,9 @@ class Parts:
     def product(self, x_BN: Tensor) -> Tensor:
         """x times the matrix: (B, R), a view of some more columns where R is no multiple."""
         N, R = self._shape
-        rows_BN = x_BN.new_zeros(len(x_BN), _rounded(N), dtype=torch.bfloat16)
-        rows_BN[:, :N] = x_BN
+        rows_BN = x_BN.bfloat16()
+        if _rounded(N) != N:
+            rows_BN = F.pad(rows_BN, (0, _rounded(N) - N))
         first, *others = self._parts
         total_BR = _widened(rows_BN, first)
         for part_NR in others:

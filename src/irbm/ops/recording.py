@@ -47,8 +47,10 @@ class Recording:
 
 
 def repeat(work: Callable[[], None], times: int, device: torch.device) -> None:
-    """``work`` so many times, once as it is and then from a recording."""
+    """``work`` so many times, at least one: once as it is, and then from a recording."""
     work()
+    if times == 1:
+        return
     recording = Recording(work, device)
     for _ in range(times - 1):
         recording.replay()

@@ -1,0 +1,97 @@
+"""How much to regroup: the paper's schedule, or a constant share of the units, by the validation split alone.
+
+``python -m irbm.experiments.fractions --dataset caltech101_silhouettes --jobs 5`` writes
+results/fractions_caltech101_silhouettes.json: RP with table 1's settings but for that, with several seeds. The test
+split is not looked at: table 1 does that, for the best of these (``table1.OWN``).
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from irbm.experiments import paper
+from irbm.experiments.choice import Choice, choose, choose_all
+from irbm.experiments.lab import Lab, Training, load
+from irbm.experiments.paper import CALTECH, DIGITS, MNIST, TITLES
+from irbm.experiments.results import stamp, write_json
+
+BUDGET = 500  # points of the longest path of annealing: enough to tell apart what differs by nats
+EPOCHS = {MNIST: (600, 800, 900, 1000), CALTECH: (600, 800, 900, 1000), DIGITS: (10, 50)}
+SCHEDULES: tuple[str | float, ...] = ("adaptive", 0.5, 0.8, 0.9)
+SEEDS = (0, 1, 2)
+
+
+def candidate(lab: Lab, dataset: str, regroup: str | float, seed: int) -> Choice:
+    n_iter = lab.n_iter(EPOCHS[dataset][-1])
+    epochs = (*(epoch for epoch in EPOCHS[dataset] if epoch < n_iter), n_iter)
+    return Choice(
+        Training(dataset=dataset, settings=paper.density(dataset, n_iter, regroup), seed=seed), epochs, BUDGET
+    )
+
+
+def row(lab: Lab, choice: Choice) -> dict[str, Any]:
+    """One candidate: its size in the epoch that validates best, and what the validation split said of each."""
+    found = choose(lab, choice)
+    return {
+        "regroup": choice.training.settings.regroup,
+        "seed": choice.training.seed,
+        "epoch": found.epoch,
+        "n_components": found.report.n_components,
+        "regrouped": found.report.regrouped,
+        "mean_z": found.report.mean_z,
+        "validation": found.validation,
+        "training_seconds": found.training_seconds,
+    }
+
+
+def compare(lab: Lab, dataset: str, file: Path) -> list[dict[str, Any]]:
+    """All candidates, by schedule and seed."""
+    choices = [candidate(lab, dataset, regroup, seed) for regroup in SCHEDULES for seed in SEEDS]
+    choose_all(lab, choices)
+    rows = [row(replace(lab, jobs=1), choice) for choice in choices]
+    about = {"dataset": dataset, "note": load(dataset).note, "budget": BUDGET}
+    write_json(file, {**about, "rows": rows, **stamp(lab.device)})
+    return rows
+
+
+def section(found: dict[str, Any]) -> str:
+    """What a file of results says, as Markdown."""
+    epochs = ", ".join(f"{one['epoch']}" for one in found["rows"][0]["validation"])
+    lines = [
+        f"How much to regroup on {TITLES[found['dataset']]} (`python -m irbm.experiments.fractions`): the paper's "
+        "schedule, or a constant share of the units; everything else as RP has it. The bracket is that of the "
+        f"validation split's mean log-likelihood in the epoch in which its lower end is highest, of {epochs}. On "
+        f"{found['device']}, commit {found['commit']}:",
+        "",
+        "| regrouped | seed | l | of these regrouped | mean likeliest z | epoch | validation log-likelihood |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for r in found["rows"]:
+        best = max(r["validation"], key=lambda one: one["lower"])
+        how = "the schedule" if r["regroup"] == "adaptive" else f"{r['regroup']:g} l"
+        lines.append(
+            f"| {how} | {r['seed']} | {r['n_components']} | {r['regrouped']} | {r['mean_z']:.0f} | {r['epoch']} | "
+            f"[{best['lower']:.2f}, {best['upper']:.2f}] |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--dataset", choices=list(EPOCHS), required=True)
+    parser.add_argument("--n-iter", type=int, help="epochs, at most")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at the same time")
+    parser.add_argument("--out", type=Path, default=Path("results"))
+    args = parser.parse_args()
+    lab = Lab(out=args.out, name="fractions", device=args.device, epochs=args.n_iter, jobs=args.jobs)
+    file = args.out / f"fractions_{args.dataset}.json"
+    compare(lab, args.dataset, file)
+    print(file)
+
+
+if __name__ == "__main__":
+    main()
