@@ -19,9 +19,10 @@ from irbm.bench.cases import hardware
 from irbm.bench.steps import recorded
 from irbm.bench.timing import interleaved
 from irbm.experiments.results import stamp, write_json
+from irbm.ops.parts import Parts
 
 DEVICE, D = "cuda", 784
-SIZES = ((1000, 640), (1600, 800), (6400, 800), (1600, 1700), (6400, 1700))  # chains, hidden units
+CHAINS, UNITS = (533, 1600, 6400), (400, 640, 827, 1700)  # a pilot's, the first rounds', the last ones'
 SHARE_ON = 0.2
 
 
@@ -55,6 +56,7 @@ def candidates(v_BD: Tensor, weights_KD: Tensor) -> dict[str, Callable[[], Tenso
         below_PK = torch.cat(parts, dim=1).T  # (n D, K)
         found[f"{n} parts, together"] = partial(together, v_BD, below_PK, n)
         found[f"{n} parts, one by one"] = partial(one_by_one, v_BD, [part.T for part in parts])
+    found["as annealing takes them"] = partial(Parts(weights_KD.T).product, v_BD)  # three, padded
     return found
 
 
@@ -83,7 +85,7 @@ def main() -> None:
     args = parser.parse_args()
     if not torch.cuda.is_available():
         parser.error("it needs a GPU")
-    rows = [compared(B, K, args.repetitions) for B, K in SIZES]
+    rows = [compared(B, K, args.repetitions) for B in CHAINS for K in UNITS]
     about = {"hardware": hardware(torch.device(DEVICE)), **stamp(DEVICE)}
     write_json("results/annealing_products.json", {"rows": rows, **about})
 
