@@ -455,12 +455,21 @@ def test_ways_to_regroup_are_compared_by_their_best_epoch(tmp_path, monkeypatch)
     monkeypatch.setattr(fractions, "SCHEDULES", ("adaptive", 0.9))
     monkeypatch.setattr(fractions, "SEEDS", (0, 1))
     monkeypatch.setattr(fractions, "EPOCHS", {"digits": (1, 2)})
-    monkeypatch.setattr(fractions, "BUDGET", 10)
     rows = fractions.compare(Lab(out=tmp_path, epochs=1), "digits", tmp_path / "found.json")
     assert [(r["regroup"], r["seed"]) for r in rows] == [("adaptive", 0), ("adaptive", 1), (0.9, 0), (0.9, 1)]
     assert [r["regrouped"] for r in rows[:2]] == [0, 0]  # in the first epoch of the schedule
     assert all(r["regrouped"] == int(0.9 * r["n_components"]) for r in rows[2:])
     found = json.loads((tmp_path / "found.json").read_text())
-    found["rows"][2] |= {"validation": [{"epoch": e, "lower": -e, "upper": -e + 2.5} for e in (3, 2, 4)]}
-    assert "| 0.9 l | 0 |" in fractions.section(found)
-    assert "[-2.00, 0.50] |" in fractions.section(found)
+    held = [{"epoch": e, "value": 1 - e, "lower": -e, "upper": 2.5 - e, "reliable": False} for e in (3, 2, 4)]
+    found["rows"][2] |= {"validation": held, "epoch": 2, "n_components": 7, "regrouped": 6, "mean_z": 5.0}
+    assert "| 0.9 l | 0 | 7 | 6 | 5 | 2 | (-1.00) | [-2.00, 0.50] | not reliable |" in fractions.section(found)
+    assert "| the schedule | 1 |" in fractions.section(found)
+
+
+def test_ways_to_regroup_share_the_trainings_and_choices_of_table_1(tmp_path):
+    table1, lab = registry.EXPERIMENTS["table1"], Lab(out=tmp_path)
+    for name, model, how in (
+        ("binarized_mnist", "iRBM RP", "adaptive"),
+        ("caltech101_silhouettes", "iRBM RP 0.9 l", 0.9),
+    ):
+        assert [fractions.candidate(lab, name, how, 2)] == table1.choices(lab, name, model, 2)

@@ -116,6 +116,7 @@ def test_recorded_steps_and_sweeps_are_those_that_are_not(widened, monkeypatch):
 
     def annealed_and_swept():
         noise = uniform_noise(SEED, 0, device=DEVICE)
+        assert isinstance(noise, KeyedStream)  # others are not recorded
         run = ais.forward(path, even, 200, noise)
         return run.log_weights, record._swept(path.frozen, run.states.v_BD, None, noise, 30)[0]
 

@@ -1,8 +1,9 @@
 """How much to regroup: the paper's schedule, or a constant share of the units, by the validation split alone.
 
 ``python -m irbm.experiments.fractions --dataset caltech101_silhouettes --jobs 5`` writes
-results/fractions_caltech101_silhouettes.json: RP with table 1's settings but for that, with several seeds. The test
-split is not looked at: table 1 does that, for the best of these (``table1.OWN``).
+results/fractions_caltech101_silhouettes.json: RP at the paper's settings but for that, with several seeds. The test
+split is not looked at: table 1 does that, for the best of these (``table1.OWN``). On the paper's data trainings and
+choices of an epoch are those of table 1.
 """
 
 import argparse
@@ -12,14 +13,13 @@ from typing import Any
 
 import torch
 
-from irbm.experiments import paper
+from irbm.experiments import paper, table1
 from irbm.experiments.choice import Choice, choose, choose_all
 from irbm.experiments.lab import Lab, Training, load
-from irbm.experiments.paper import CALTECH, DIGITS, MNIST, TITLES
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.paper import BOTH, DIGITS, TITLES
+from irbm.experiments.results import judged, stamp, write_json
 
-BUDGET = 500  # points of the longest path of annealing: enough to tell apart what differs by nats
-EPOCHS = {MNIST: (600, 800, 900, 1000), CALTECH: (600, 800, 900, 1000), DIGITS: (10, 50)}
+EPOCHS = {**{name: table1.EFFORT[name].candidates for name in BOTH}, DIGITS: (10, 50)}
 SCHEDULES: tuple[str | float, ...] = ("adaptive", 0.5, 0.8, 0.9)
 SEEDS = (0, 1, 2)
 
@@ -27,9 +27,8 @@ SEEDS = (0, 1, 2)
 def candidate(lab: Lab, dataset: str, regroup: str | float, seed: int) -> Choice:
     n_iter = lab.n_iter(EPOCHS[dataset][-1])
     epochs = (*(epoch for epoch in EPOCHS[dataset] if epoch < n_iter), n_iter)
-    return Choice(
-        Training(dataset=dataset, settings=paper.density(dataset, n_iter, regroup), seed=seed), epochs, BUDGET
-    )
+    training = Training(dataset=dataset, settings=paper.density(dataset, n_iter, regroup), seed=seed)
+    return Choice(training, epochs, table1.EFFORT[dataset].choice_budget)
 
 
 def row(lab: Lab, choice: Choice) -> dict[str, Any]:
@@ -44,6 +43,7 @@ def row(lab: Lab, choice: Choice) -> dict[str, Any]:
         "mean_z": found.report.mean_z,
         "validation": found.validation,
         "training_seconds": found.training_seconds,
+        "chosen_at": found.commit,
     }
 
 
@@ -52,7 +52,7 @@ def compare(lab: Lab, dataset: str, file: Path) -> list[dict[str, Any]]:
     choices = [candidate(lab, dataset, regroup, seed) for regroup in SCHEDULES for seed in SEEDS]
     choose_all(lab, choices)
     rows = [row(replace(lab, jobs=1), choice) for choice in choices]
-    about = {"dataset": dataset, "note": load(dataset).note, "budget": BUDGET}
+    about = {"dataset": dataset, "note": load(dataset).note, "budget": choices[0].budget}
     write_json(file, {**about, "rows": rows, **stamp(lab.device)})
     return rows
 
@@ -60,21 +60,20 @@ def compare(lab: Lab, dataset: str, file: Path) -> list[dict[str, Any]]:
 def section(found: dict[str, Any]) -> str:
     """What a file of results says, as Markdown."""
     epochs = ", ".join(f"{one['epoch']}" for one in found["rows"][0]["validation"])
+    commits = ", ".join(dict.fromkeys(f"{r['chosen_at']}" for r in found["rows"]))
     lines = [
-        f"How much to regroup on {TITLES[found['dataset']]} (`python -m irbm.experiments.fractions`): the paper's "
-        "schedule, or a constant share of the units; everything else as RP has it. The bracket is that of the "
-        f"validation split's mean log-likelihood in the epoch in which its lower end is highest, of {epochs}. On "
-        f"{found['device']}, commit {found['commit']}:",
+        f"{TITLES[found['dataset']]}, epochs {epochs}, a budget of {found['budget']} points; commit {commits}:",
         "",
-        "| regrouped | seed | l | of these regrouped | mean likeliest z | epoch | validation log-likelihood |",
-        "|---|---|---|---|---|---|---|",
+        "| regrouped | seed | l | of these regrouped | mean likeliest z | epoch | validation log-likelihood "
+        "| bracket | verdict |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for r in found["rows"]:
-        best = max(r["validation"], key=lambda one: one["lower"])
+        (best,) = (one for one in r["validation"] if one["epoch"] == r["epoch"])
         how = "the schedule" if r["regroup"] == "adaptive" else f"{r['regroup']:g} l"
         lines.append(
             f"| {how} | {r['seed']} | {r['n_components']} | {r['regrouped']} | {r['mean_z']:.0f} | {r['epoch']} | "
-            f"[{best['lower']:.2f}, {best['upper']:.2f}] |"
+            f"{' | '.join(judged(best))} |"
         )
     return "\n".join(lines)
 

@@ -38,6 +38,12 @@ bracket, after fewer epochs than in the table. There the best of the RBM's and o
 RP keeps the paper's. Best first; one seed."""
 
 
+REGROUPED = """## How much to regroup
+
+The paper's schedule, or a constant share of the l units (`python -m irbm.experiments.fractions`); everything else is as
+the paper has it for RP. The epoch is the one in which the lower end of the validation split's bracket is highest."""
+
+
 def read(folder: Path) -> dict[str, dict[str, Any]]:
     """The results that are there, by name. Quick ones lie elsewhere, and are none."""
     found = {name: folder / f"{name}.json" for name in EXPERIMENTS}
@@ -45,17 +51,18 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def searches(folder: Path) -> list[str]:
-    """What the searches for settings of density models found, and the comparisons of ways to regroup."""
-    kinds = {"search_density_*.json": density_search.section, "fractions_*.json": fractions.section}
-    return [
-        section(json.loads(file.read_text())) for files, section in kinds.items() for file in sorted(folder.glob(files))
-    ]
+    """What lies behind table 1, a section each: the search for settings, and ways to regroup compared."""
+    kinds = ((SEARCH, "search_density_*", density_search.section), (REGROUPED, "fractions_*", fractions.section))
+    sections = []
+    for introduction, files, section in kinds:
+        found = [section(json.loads(file.read_text())) for file in sorted(folder.glob(f"{files}.json"))]
+        sections += ["\n\n".join([introduction, *found])] if found else []
+    return sections
 
 
 def page(results: dict[str, dict[str, Any]], searched: Sequence[str] = ()) -> str:
     sections = [_section(name, experiment, results.get(name)) for name, experiment in EXPERIMENTS.items()]
-    if searched:
-        sections.insert(1, "\n\n".join([SEARCH, *searched]))
+    sections[1:1] = searched
     return "\n\n".join([INTRODUCTION, _overview(results), *sections]) + "\n"
 
 
