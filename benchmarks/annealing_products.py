@@ -19,20 +19,11 @@ from irbm.bench.cases import hardware
 from irbm.bench.steps import recorded
 from irbm.bench.timing import interleaved
 from irbm.experiments.results import stamp, write_json
-from irbm.ops.parts import Parts
+from irbm.ops.parts import Parts, split
 
 DEVICE, D = "cuda", 784
 CHAINS, UNITS = (533, 1600, 6400), (400, 640, 827, 1700)  # a pilot's, the first rounds', the last ones'
 SHARE_ON = 0.2
-
-
-def parts_of(weights_KD: Tensor, n: int) -> list[Tensor]:
-    """bfloat16 parts that add up to the weights, the largest first."""
-    parts, left = [], weights_KD.clone()
-    for _ in range(n):
-        parts.append(left.bfloat16())
-        left -= parts[-1].float()
-    return parts
 
 
 def together(v_BD: Tensor, parts_PK: Tensor, n: int) -> Tensor:
@@ -52,7 +43,7 @@ def one_by_one(v_BD: Tensor, parts_DK: list[Tensor]) -> Tensor:
 def candidates(v_BD: Tensor, weights_KD: Tensor) -> dict[str, Callable[[], Tensor]]:
     found: dict[str, Callable[[], Tensor]] = {"float32": partial(torch.mm, v_BD, weights_KD.T)}
     for n in (2, 3):
-        parts = parts_of(weights_KD, n)
+        parts = split(weights_KD, n)
         below_PK = torch.cat(parts, dim=1).T  # (n D, K)
         found[f"{n} parts, together"] = partial(together, v_BD, below_PK, n)
         found[f"{n} parts, one by one"] = partial(one_by_one, v_BD, [part.T for part in parts])

@@ -196,7 +196,7 @@ def test_clamped_z_sees_a_trap_that_free_z_does_not():
     """From a single part, whose visibles are coins."""
     machine, exact = known("deep_trap", Infinite(), seed=0, n=0)[1:]
     machine, half = record._working_copy(machine), torch.full((16,), 0.5)
-    paths = {p.name: p for p in record.ensemble(machine, [torch.eye(16)], half, seed=0)}
+    paths = {p.name: p for p in record.ensemble(Frozen.of(machine), [torch.eye(16)], half, seed=0)}
     noise = uniform_noise(0)
     free, clamped = (ais.pilot(paths[f"base of means{z}"], 100, noise).estimate for z in ("", ", clamped z"))
     assert free.value < exact - 5
@@ -206,7 +206,7 @@ def test_clamped_z_sees_a_trap_that_free_z_does_not():
 @pytest.mark.parametrize("depth", DEPTHS)
 def test_z_is_free_drawn_deep_and_clamped_where_there_is_a_choice_of_z(depth):
     machine = as_machine(random_small(np.random.default_rng(0), depth=depth))
-    paths = record.ensemble(machine, [torch.eye(4, dtype=torch.float64)], torch.full((4,), 0.5), seed=0)
+    paths = record.ensemble(Frozen.of(machine), [torch.eye(4, dtype=torch.float64)], torch.full((4,), 0.5), seed=0)
     bases = ["base of clusters", "base of means"]
     kinds = [""] if depth == "fixed" else ["", ", deep z", ", clamped z"]
     assert [p.name for p in paths] == [base + kind for kind in kinds for base in bases]

@@ -146,13 +146,14 @@ def _estimate(
     most = max(2, budget or DEFAULT_BUDGET)
     few = CHAINS_ON_GPU if machine.weights.is_cuda else CHAINS
     n_points, n_chains = min(FIRST_POINTS, most), few
+    frozen = Frozen.of(machine)
     rounds: list[Round] = []
     console = Console(stderr=True)
     with Progress(transient=True, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("ln Z: looking for modes", total=math.log2(most / n_points) + 2)
         found_BD = modes.hunt(machine, means_D, examples, noise)
         means_D = found_BD.mean(0) if means_D is None else means_D.to(machine.weights)
-        paths = ensemble(machine, [found_BD], means_D, seed)
+        paths = ensemble(frozen, [found_BD], means_D, seed)
         pilots = _best(paths, few // PILOT_SHARE, noise)
         bar.update(task, advance=1)
         while True:
@@ -166,7 +167,7 @@ def _estimate(
             if found.width <= tol or n_points * n_chains > most * few:
                 break
             if len(rounds) <= REFITS:
-                paths = ensemble(machine, [found_BD, rounds[-1].samples_BD], means_D, seed)
+                paths = ensemble(frozen, [found_BD, rounds[-1].samples_BD], means_D, seed)
                 pilots = _best(paths, few // PILOT_SHARE, noise)
             else:
                 better = {e.path: e.better for e in rounds[-1].forward}
@@ -194,10 +195,10 @@ def _longer_pays(rounds: list[Round]) -> bool:
     return last.effective > WORTH * before[-1].effective or (last.is_apart and WORTH * last.gap < before[-1].gap)
 
 
-def ensemble(machine: Machine, sets: Sequence[Tensor], means_D: Tensor, seed: int) -> list[Path]:
+def ensemble(frozen: Frozen, sets: Sequence[Tensor], means_D: Tensor, seed: int) -> list[Path]:
     """Different ways to the same machine: a base of clusters of states or of means, z free, drawn deep or clamped."""
+    machine = frozen.machine
     ways = [("clusters", modes.base_of(machine, sets, seed)), ("means", modes.mixture(machine, means_D[None]))]
-    frozen = Frozen.of(machine)
     free = [Path(f"base of {name}", frozen, base) for name, base in ways]
     if isinstance(machine.depth, Fixed):
         return free

@@ -7,7 +7,6 @@ choices of an epoch are those of table 1.
 """
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def compare(lab: Lab, dataset: str, file: Path) -> list[dict[str, Any]]:
     """All candidates, by schedule and seed."""
     choices = [candidate(lab, dataset, regroup, seed) for regroup in SCHEDULES for seed in SEEDS]
     choose_all(lab, choices)
-    rows = [row(replace(lab, jobs=1), choice) for choice in choices]
+    rows = [row(lab, choice) for choice in choices]
     about = {"dataset": dataset, "note": load(dataset).note, "budget": choices[0].budget}
     write_json(file, {**about, "rows": rows, **stamp(lab.device)})
     return rows

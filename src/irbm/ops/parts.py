@@ -45,23 +45,29 @@ def _widened(x_BN: Tensor, part_NR: Tensor) -> Tensor:
     return torch.mm(x_BN, part_NR, out_dtype=torch.float32)
 
 
+def split(matrix: Tensor, n: int = N_PARTS) -> list[Tensor]:
+    """bfloat16 parts that add up to the matrix, as far as n go; the largest first."""
+    parts, left = [], matrix
+    for _ in range(n):
+        parts.append(left.bfloat16())
+        left = left - parts[-1].float()
+    return parts
+
+
 class Parts:
     """A float32 matrix (N, R), as it is now, to multiply rows of 0 and 1 with."""
 
     def __init__(self, matrix_NR: Tensor) -> None:
         self._shape = N, R = matrix_NR.shape
-        left_NR = matrix_NR.new_zeros(_rounded(N), _rounded(R))
-        left_NR[:N, :R] = matrix_NR
-        self._parts = []
-        for _ in range(N_PARTS):
-            self._parts.append(left_NR.bfloat16())
-            left_NR = left_NR - self._parts[-1].float()
+        padded_NR = matrix_NR.new_zeros(_rounded(N), _rounded(R))
+        padded_NR[:N, :R] = matrix_NR
+        self._parts = split(padded_NR)
 
     def product(self, x_BN: Tensor) -> Tensor:
         """x times the matrix: (B, R), a view of some more columns where R is no multiple."""
         N, R = self._shape
         rows_BN = x_BN.bfloat16()
-        if _rounded(N) != N:
+        if _rounded(N) != N:  # padding by nothing would copy them
             rows_BN = F.pad(rows_BN, (0, _rounded(N) - N))
         first, *others = self._parts
         total_BR = _widened(rows_BN, first)
