@@ -73,6 +73,11 @@ def test_all_are_those_that_use_the_data(tmp_path):
         (["fig4", "--epochs", "0"], ["epochs", "0"]),
         (["fig8", "--dataset", "caltech101_silhouettes"], ["dataset", "binarized_mnist", "caltech101_silhouettes"]),
         (["table1", "--quick", "--only", "DBN"], ["only", "iRBM RP", "'DBN'"]),
+        (
+            ["table1", "--dataset", "binarized_mnist", "--only", "iRBM RP 0.9 l"],
+            ["only", "1000 chains", "'iRBM RP 0.9 l'"],
+        ),
+        (["table2", "--dataset", "binarized_mnist", "--only", "Dis-iRBM RP wide"], ["only", "'Dis-iRBM RP wide'"]),
         (["fig4", "--quick", "--only", "DBN"], ["only", "table1", "'fig4'"]),
         (["all", "--dataset", "cifar"], ["dataset", "binarized_mnist", "'cifar'"]),
         (["fig4", "--quick", "--dataset", "cifar"], ["dataset", "binarized_mnist", "'cifar'"]),

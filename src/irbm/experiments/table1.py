@@ -176,10 +176,11 @@ def _identity(lab: Lab, dataset: str, model: str, seed: int) -> str:
 
 
 def run(lab: Lab) -> dict[str, Any]:
-    models = lab.chosen_rows(MODELS)
+    datasets = lab.chosen_datasets(DATASETS)
+    models = lab.chosen_rows([model for model in MODELS if any(has(dataset, model) for dataset in datasets)])
     wanted = [
         (dataset, model, seed)
-        for dataset in lab.chosen_datasets(DATASETS)
+        for dataset in datasets
         for seed in lab.chosen_seeds(SEEDS, QUICK_SEEDS)
         for model in models
         if has(dataset, model)
