@@ -47,7 +47,8 @@ def candidates(v_BD: Tensor, weights_KD: Tensor) -> dict[str, Callable[[], Tenso
         below_PK = torch.cat(parts, dim=1).T  # (n D, K)
         found[f"{n} parts, together"] = partial(together, v_BD, below_PK, n)
         found[f"{n} parts, one by one"] = partial(one_by_one, v_BD, [part.T for part in parts])
-    found["as annealing takes them"] = partial(Parts(weights_KD.T).product, v_BD)  # three, padded
+    bias_K = weights_KD.new_zeros(len(weights_KD))
+    found["as annealing takes them"] = partial(Parts(weights_KD.T, bias_K).linear, v_BD)  # three, padded, from a bias
     return found
 
 

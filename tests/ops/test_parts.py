@@ -20,7 +20,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 def widened(monkeypatch):
     """Matrices of every size, and what tensor cores do where there are none: products of bfloat16 in float32."""
     if not parts.run_on(torch.device(DEVICE)):
-        monkeypatch.setattr(parts, "_widened", lambda x, part: x.float() @ part.float())
+        monkeypatch.setattr(parts, "_add_product_", lambda total, x, part: total.add_(x.float() @ part.float()))
     monkeypatch.setattr(parts, "suit", lambda matrix: matrix.dtype == torch.float32)
 
 
@@ -38,7 +38,7 @@ def fresh(*shape, of=0):
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])
 def test_three_parts_hold_every_bit(scale):
     matrix = scale * fresh(40, 17) ** 3
-    made = Parts(matrix)._parts
+    made = Parts(matrix, matrix[0])._parts
     assert all(part.dtype == torch.bfloat16 for part in made)
     assert torch.equal(sum(part.double() for part in made)[:40, :17], matrix.double())
     assert not torch.equal(sum(part.double() for part in made[:2])[:40, :17], matrix.double())
@@ -46,11 +46,11 @@ def test_three_parts_hold_every_bit(scale):
 
 @pytest.mark.parametrize(("B", "N", "R"), [(1, 1, 1), (5, 13, 7), (64, 784, 333), (3, 4000, 24), (200, 1001, 500)])
 def test_products_are_as_exact_as_those_of_float32(B, N, R, widened):
-    matrix, x = fresh(N, R), (fresh(B, N, of=1) < -0.8).float()
-    exact = x.double() @ matrix.double()
-    found = Parts(matrix).product(x)
+    matrix, bias, x = fresh(N, R), fresh(R, of=2), (fresh(B, N, of=1) < -0.8).float()
+    exact = torch.addmm(bias.double(), x.double(), matrix.double())
+    found = Parts(matrix, bias).linear(x)
     assert found.shape == (B, R)
-    assert (found.double() - exact).abs().max() <= 4 * (x @ matrix - exact).abs().max() + 1e-6
+    assert (found.double() - exact).abs().max() <= 4 * (torch.addmm(bias, x, matrix) - exact).abs().max() + 1e-6
     assert found.dtype == torch.float32
 
 
@@ -146,7 +146,7 @@ def test_large_float32_matrices_gain():
 
 def test_they_run_on_gpus_with_bfloat16_and_nowhere_else(not_tried_yet, monkeypatch):
     assert not parts.run_on(torch.device("cpu"))
-    monkeypatch.setattr(parts, "_widened", lambda x, part: torch.full(x.shape, 8.0))
+    monkeypatch.setattr(parts, "_add_product_", lambda total, x, part: total.add_(8.0))
     monkeypatch.setattr(torch, "ones", lambda *shape, **how: torch.full(shape, 1.0))
     for capability, runs in {(7, 5): False, (8, 0): True, (9, 0): True}.items():
         parts.run_on.cache_clear()
@@ -156,14 +156,14 @@ def test_they_run_on_gpus_with_bfloat16_and_nowhere_else(not_tried_yet, monkeypa
 
 @pytest.mark.parametrize("error", [TypeError("no out_dtype"), NotImplementedError("no such kernel")])
 def test_a_torch_without_such_products_is_asked_for_none(error, not_tried_yet, monkeypatch):
-    """As before 2.8, where `torch.mm` knows no `out_dtype`; but want of memory is no such thing."""
+    """As before 2.8, where `torch.addmm` knows no `out_dtype`; but want of memory is no such thing."""
 
     def refuse(*_):
         raise error
 
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
     monkeypatch.setattr(torch, "ones", lambda *shape, **how: torch.full(shape, 1.0))
-    monkeypatch.setattr(parts, "_widened", refuse)
+    monkeypatch.setattr(parts, "_add_product_", refuse)
     assert not parts.run_on(torch.device("cuda", 0))
     parts.run_on.cache_clear()
     error = torch.OutOfMemoryError("full")

@@ -19,26 +19,26 @@ class Frozen:
     """
 
     machine: Machine
-    upward: Parts | None  # the weights, to multiply visibles with; None: as the machine does
+    upward: Parts | None  # the weights and biases, for visibles; None: as the machine does
     downward: Parts | None
 
     @classmethod
     def of(cls, machine: Machine) -> "Frozen":
         if not parts.suit(machine.weights):
             return cls(machine, None, None)
-        return cls(machine, Parts(machine.weights.T), Parts(machine.weights))
+        return cls(machine, Parts(machine.weights.T, machine.hidden_bias), Parts(machine.weights, machine.visible_bias))
 
     def activations(self, v_BD: Tensor, y_B: Tensor | None) -> Tensor:
         """a_i(v, y), as ``Machine.activations``: (B, K)."""
         if self.upward is None:
             return self.machine.activations(v_BD, y_B)
-        return self.machine.with_labels(self.upward.product(v_BD) + self.machine.hidden_bias, y_B)
+        return self.machine.with_labels(self.upward.linear(v_BD), y_B)
 
     def visible_field(self, h_BK: Tensor) -> Tensor:
         """b_j + sum_i h_i W_ij, as ``Machine.visible_field``: (B, D)."""
         if self.downward is None:
             return self.machine.visible_field(h_BK)
-        return self.downward.product(h_BK) + self.machine.visible_bias
+        return self.downward.linear(h_BK)
 
     def gibbs_step(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise) -> tuple[Tensor, Tensor | None]:
         """One sweep z -> h -> (v, y), as ``Machine.gibbs_step`` with nothing clamped."""

@@ -32,17 +32,19 @@ def run_on(device: torch.device) -> bool:
     if device.type != "cuda" or torch.cuda.get_device_capability(device) < (8, 0):
         return False
     ones = torch.ones(MULTIPLE, MULTIPLE, dtype=torch.bfloat16, device=device)
+    total = torch.ones(MULTIPLE, MULTIPLE, device=device)
     try:
-        return bool((_widened(ones, ones) == MULTIPLE).all())
+        _add_product_(total, ones, ones)
+        return bool((total == 1 + MULTIPLE).all())
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, TypeError):  # NotImplementedError is one of the former
         return False
 
 
-def _widened(x_BN: Tensor, part_NR: Tensor) -> Tensor:
-    """The product of bfloat16 matrices in float32."""
-    return torch.mm(x_BN, part_NR, out_dtype=torch.float32)
+def _add_product_(total_BR: Tensor, x_BN: Tensor, part_NR: Tensor) -> None:
+    """Add the product of bfloat16 matrices to a float32 one, in place."""
+    torch.addmm(total_BR, x_BN, part_NR, out_dtype=torch.float32, out=total_BR)
 
 
 def split(matrix: Tensor, n: int = N_PARTS) -> list[Tensor]:
@@ -55,25 +57,23 @@ def split(matrix: Tensor, n: int = N_PARTS) -> list[Tensor]:
 
 
 class Parts:
-    """A float32 matrix (N, R), as it is now, to multiply rows of 0 and 1 with."""
+    """A float32 matrix (N, R) and a bias (R,), as they are now, for rows of 0 and 1."""
 
-    def __init__(self, matrix_NR: Tensor) -> None:
+    def __init__(self, matrix_NR: Tensor, bias_R: Tensor) -> None:
         self._shape = N, R = matrix_NR.shape
-        padded_NR = matrix_NR.new_zeros(_rounded(N), _rounded(R))
-        padded_NR[:N, :R] = matrix_NR
-        self._parts = split(padded_NR)
+        self._parts = split(F.pad(matrix_NR, (0, _rounded(R) - R, 0, _rounded(N) - N)))
+        self._bias = F.pad(bias_R, (0, _rounded(R) - R))
 
-    def product(self, x_BN: Tensor) -> Tensor:
-        """x times the matrix: (B, R), a view of some more columns where R is no multiple."""
+    def linear(self, x_BN: Tensor) -> Tensor:
+        """The bias and x times the matrix: (B, R)."""
         N, R = self._shape
         rows_BN = x_BN.bfloat16()
         if _rounded(N) != N:  # padding by nothing would copy them
             rows_BN = F.pad(rows_BN, (0, _rounded(N) - N))
-        first, *others = self._parts
-        total_BR = _widened(rows_BN, first)
-        for part_NR in others:
-            total_BR += _widened(rows_BN, part_NR)
-        return total_BR[:, :R]
+        total_BR = self._bias.expand(len(x_BN), -1).contiguous()
+        for part_NR in self._parts:
+            _add_product_(total_BR, rows_BN, part_NR)
+        return total_BR[:, :R].contiguous()
 
 
 def _rounded(n: int) -> int:
