@@ -1,4 +1,4 @@
-"""The fused annealing kernel against its slow twin, on CUDA or in Triton's interpreter."""
+"""The fused annealing kernels against their slow twins, on CUDA or in Triton's interpreter."""
 
 import pytest
 import torch
@@ -39,6 +39,44 @@ def test_sums_and_samples_are_those_of_the_twin(kind, K, pulls, per_row, device)
     at_an_edge = at_an_edge | ((torch.sigmoid(there_BK) - u_BK).abs() < EDGE)
     assert not ((found[2] != wanted[2]) & ~at_an_edge).any()
     assert at_an_edge.all(1).sum() <= 2  # of eight rows
+
+
+@pytest.mark.parametrize("per_row", [False, True])
+@pytest.mark.parametrize("D", [1, 30, 300])
+@pytest.mark.parametrize("M", [1, 2, 5, 16, 40, 64])
+def test_parts_and_visibles_are_those_of_the_twin(M, D, per_row, device):
+    B, generator = 40, torch.Generator().manual_seed(100 * D + M)
+
+    def normal(*shape, dtype=torch.float32):
+        return 3 * torch.randn(shape, generator=generator, dtype=dtype).to(device)
+
+    tau = torch.rand((B,) if per_row else (), generator=generator, dtype=torch.float64).to(device)
+    log_share_M = torch.log_softmax(normal(M, dtype=torch.float64), 0)
+    state = (normal(B, D), normal(M, D), log_share_M, normal(B, M, dtype=torch.float64), normal(B, M), tau)
+    key = Key(torch.tensor(7, dtype=torch.int64, device=device), 3)
+    part_B, v_BD = annealing.annealed_visible(*state, key)
+    u_B, u_BD = fused.hidden_uniforms(B, 1, *key, device)[0], fused.visible_uniforms(B, D, *key, device)
+    wanted_B, field_BD = ops.annealed_field(*state, u_B)
+    assert part_B.dtype == torch.int64
+    assert torch.equal(part_B, wanted_B)
+    assert len(part_B.unique()) > min(M, 4) // 2
+    at_an_edge = (torch.sigmoid(field_BD) - u_BD).abs() < EDGE
+    assert not ((v_BD != ops.sample_bernoulli(field_BD, u_BD)) & ~at_an_edge).any()
+    assert at_an_edge.sum() <= 2
+
+
+def test_parts_of_no_weight_are_never_chosen(device):
+    """Neither the first, by the least uniform, nor the last, by rounding; far from the others, as of another mode."""
+    B, M, D = 200, 7, 8
+    log_share_M = torch.full((M,), -1e4, dtype=torch.float64, device=device)
+    log_share_M[2:4] = 0.0
+    zeros = torch.zeros(B, M, device=device)
+    key = Key(torch.tensor(5, dtype=torch.int64, device=device), 1)
+    part_B, _ = annealing.annealed_visible(
+        torch.zeros(B, D, device=device), torch.zeros(M, D, device=device), log_share_M, zeros.double(), zeros,
+        torch.zeros((), dtype=torch.float64, device=device), key,
+    )  # fmt: skip
+    assert set(part_B.tolist()) == {2, 3}
 
 
 @jit

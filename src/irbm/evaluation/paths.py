@@ -130,17 +130,14 @@ class Path:
 
     def step(self, states: States, here: Heat, there: Heat, noise: Noise) -> tuple[Tensor, States]:
         """ln f_there - ln f_here of the states, (B,), and the states after a Gibbs sweep that keeps f_there."""
-        machine, base, n = self.machine, self.base, len(states.v_BD)
+        base, tau = self.base, there.tau
         gain_B, h_BK = self.weigh(states, here, there, noise)
-        tau = _column(there.tau)
-        log_part_BM = (1 - tau) * (states.base_BM + (h_BK @ base.answer_MK.T).double()) + base.log_share_M
-        part_B = ops.sample_categorical(log_part_BM, noise(n))
-        tau = tau.to(h_BK.dtype)
-        field_BD = (1 - tau) * base.bias_MD[part_B] + tau * self.frozen.visible_field(h_BK)
-        v_BD = machine.visible.sample(field_BD, noise)
+        field_BD, answer_BM = self.frozen.visible_field(h_BK), h_BK @ base.answer_MK.T
+        of_parts = (base.bias_MD, base.log_share_M, states.base_BM, answer_BM)
+        part_B, v_BD = dispatch.annealed_visible(field_BD, *of_parts, tau, noise)
         y_B = states.y_B
         if y_B is not None:
-            y_B = ops.sample_categorical(tau * machine.label_field(h_BK), noise(n))
+            y_B = ops.sample_categorical(_column(tau) * self.machine.label_field(h_BK), noise(len(v_BD)))
         return gain_B, self.states(v_BD, y_B, part_B)
 
 

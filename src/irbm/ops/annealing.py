@@ -1,8 +1,9 @@
-"""The hidden half-step of annealing in one fused Triton kernel: two sums over z, and a sample of h, in one launch.
+"""Both half-steps of annealing, each in one fused Triton kernel: two sums over z and a sample of h; a part and v.
 
-The slow twin is ``reference.annealed_sample``. As in ``fused``, a program owns one row, and gains are added up in
-float64; here the weights of z are, too. Where float32 made P(z >= k) of a certainty 0.9999999, one draw in ten million
-took z back to 1, a step of next to no probability, and a chain's weight was lost to it by tens of nats.
+The slow twins are ``reference.annealed_sample``, and ``annealed_field`` with ``sample_bernoulli``. As in ``fused``, a
+program owns one row, and gains are added up in float64; here the weights of z are, too. Where float32 made P(z >= k) of
+a certainty 0.9999999, one draw in ten million took z back to 1, a step of next to no probability, and a chain's weight
+was lost to it by tens of nats.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
@@ -13,6 +14,7 @@ from torch import Tensor
 from irbm.ops.fused import gains, inverted, sigmoid
 from irbm.ops.kernels import (
     FOR_HIDDEN,
+    FOR_VISIBLE,
     Key,
     check_readable,
     constexpr,
@@ -21,9 +23,13 @@ from irbm.ops.kernels import (
     row_launch,
     row_uniforms,
     tl,
+    triton,
     z_uniform,
 )
 from irbm.ops.reference import Heat, Kind
+
+MOST_PARTS = 64  # of a base, all of whose weights are added up with each other at once
+FEWEST_PARTS = 16
 
 
 @jit
@@ -99,3 +105,57 @@ def annealed_sample(
             KIND=kind, BY_POINTER=isinstance(key.seed, Tensor), **row_launch(K),
         )  # fmt: skip
     return log_here_B, log_there_B, h_BK
+
+
+@jit
+def _chosen(score_M, at_M, M, u):
+    """A part by inversion of its weights e^score. Sums by pairs, as scans of fewer numbers than threads go wrong."""
+    weight_M = tl.exp((score_M - tl.max(score_M, 0)).to(tl.float32)).to(tl.float64)
+    up_to_M = tl.sum(tl.where(at_M[None, :] <= at_M[:, None], weight_M[None, :], 0.0), 1)
+    threshold = u.to(tl.float64) * tl.sum(weight_M, 0)
+    return tl.sum(((threshold >= up_to_M) & (at_M < M - 1)).to(tl.int64), 0)
+
+
+@jit
+def _visible_kernel(
+    field_BD, bias_MD, log_share_M, base_BM, answer_BM, tau, tau_stride, seed, stream, part_B, v_BD, D, M,
+    BY_POINTER: constexpr, PARTS: constexpr, BLOCK: constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    key = key_of(seed, BY_POINTER)
+    share = tl.load(tau + row * tau_stride)
+    at_M = tl.arange(0, PARTS)
+    is_part_M = at_M < M
+    base_M = tl.load(base_BM + row * M + at_M, mask=is_part_M, other=0.0)
+    answer_M = tl.load(answer_BM + row * M + at_M, mask=is_part_M, other=0.0)
+    log_share_M = tl.load(log_share_M + at_M, mask=is_part_M, other=float("-inf"))
+    score_M = (1.0 - share) * (base_M + answer_M) + log_share_M
+    part = _chosen(score_M, at_M, M, z_uniform(key, stream, row))
+    at_D = tl.arange(0, BLOCK)
+    inside_D = at_D < D
+    share = share.to(tl.float32)
+    field_D = tl.load(field_BD + row * D + at_D, mask=inside_D, other=0.0)
+    bias_D = tl.load(bias_MD + part * D + at_D, mask=inside_D, other=0.0)
+    u_D = row_uniforms(key, stream, row, 0, FOR_VISIBLE, BLOCK)
+    on_D = u_D < sigmoid(share * field_D + (1.0 - share) * bias_D)
+    tl.store(part_B + row, part)
+    tl.store(v_BD + row * D + at_D, on_D.to(tl.float32), mask=inside_D)
+
+
+def annealed_visible(
+    field_BD: Tensor, bias_MD: Tensor, log_share_M: Tensor, base_BM: Tensor, answer_BM: Tensor, tau: Tensor, key: Key
+) -> tuple[Tensor, Tensor]:
+    """A part of the base, of at most ``MOST_PARTS``, then v at a point of a path: (B,) int64 and (B, D).
+
+    The draws are the first of ``fused.hidden_uniforms(B, 1, *key)`` and ``fused.visible_uniforms(B, D, *key)``.
+    """
+    check_readable(field=field_BD, bias=bias_MD, answer=answer_BM)
+    (B, D), M = field_BD.shape, len(bias_MD)
+    part_B, v_BD = torch.empty(B, dtype=torch.int64, device=field_BD.device), torch.empty_like(field_BD)
+    with torch.cuda.device_of(field_BD):
+        _visible_kernel[(B,)](
+            field_BD, bias_MD, log_share_M, base_BM.contiguous(), answer_BM, tau, tau.dim(), *key, part_B, v_BD, D, M,
+            BY_POINTER=isinstance(key.seed, Tensor), PARTS=max(triton.next_power_of_2(M), FEWEST_PARTS),
+            **row_launch(D),
+        )  # fmt: skip
+    return part_B, v_BD

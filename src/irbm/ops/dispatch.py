@@ -116,6 +116,18 @@ def annealed_sample(
     return sample(*machine, here, there, noise(len(a_BK)), noise(*a_BK.shape))
 
 
+def annealed_visible(
+    field_BD: Tensor, bias_MD: Tensor, log_share_M: Tensor, base_BM: Tensor, answer_BM: Tensor, tau: Tensor,
+    noise: Noise,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """A part of a path's base, then v, at a point of the path."""
+    state = (field_BD, bias_MD, log_share_M, base_BM, answer_BM, tau)
+    if has_kernels(field_BD) and isinstance(noise, KeyedStream) and len(bias_MD) <= annealing.MOST_PARTS:
+        return annealing.annealed_visible(*state, noise.next_key())
+    part_B, field_BD = reference.annealed_field(*state, noise(len(field_BD)))
+    return part_B, bernoulli_sample(field_BD, noise)
+
+
 def label_scores(a_BK: Tensor, machine: Labelled) -> Tensor:
     """-F(y | v) of every label, from activations without one."""
     if has_kernels(a_BK):

@@ -133,10 +133,10 @@ class Heat(NamedTuple):
     kappa: Tensor
 
 
-def heated(a_BK: Tensor, answer_BK: Tensor, tau: Tensor) -> Tensor:
-    """(1 - tau) of the activations that a base has, and tau of those that the state asks for: (B, K)."""
-    tau = _column(tau).to(a_BK.dtype)
-    return tau * a_BK + (1 - tau) * answer_BK
+def heated(field_BN: Tensor, base_BN: Tensor, tau: Tensor) -> Tensor:
+    """tau of the activations or fields that the state asks for, and 1 - tau of those that a base has."""
+    tau = _column(tau).to(field_BN.dtype)
+    return tau * field_BN + (1 - tau) * base_BN
 
 
 def annealed_table(a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, kappa: Tensor) -> Tensor:
@@ -168,6 +168,17 @@ def annealed_sample(
     z_B = sample_z(survival(t_BZ), u_B)
     position_K = torch.arange(a_BK.shape[-1], device=a_BK.device)
     return log_here_B, log_there_B, sample_hidden(there_BK, position_K, z_B, u_BK)
+
+
+def annealed_field(
+    field_BD: Tensor, bias_MD: Tensor, log_share_M: Tensor, base_BM: Tensor, answer_BM: Tensor, tau: Tensor, u_B: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A sampled part of the base, and the field on the visibles at a point of a path: (B,) int64 and (B, D).
+
+    Part m weighs a row by pi_m e^{(1 - tau) (base + answer)}, in float64, and has the field ``bias_MD[m]``.
+    """
+    part_B = sample_categorical((1 - _column(tau)) * (base_BM + answer_BM) + log_share_M, u_B)
+    return part_B, heated(field_BD, bias_MD[part_B], tau)
 
 
 def _column(value: Tensor) -> Tensor:
