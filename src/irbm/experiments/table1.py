@@ -45,9 +45,9 @@ class Effort:
     max_components: int | None = None
 
 
-EVERY_100TH = tuple(range(100, 1001, 100))
+EVERY_100TH, EVERY_200TH = tuple(range(100, 1001, 100)), tuple(range(200, 1001, 200))
 EFFORT = {
-    MNIST: Effort(EVERY_100TH, (0, 100, 200), {CLASSIC: 500, GREEDY: 460}, full_budget=16000),
+    MNIST: Effort(EVERY_200TH, (0, 100, 200), {CLASSIC: 500, GREEDY: 460}, full_budget=16000),
     CALTECH: Effort(EVERY_100TH, (0, 100, 200, 300), {CLASSIC: 500, GREEDY: 550}, full_budget=32000),
     # Small enough to enumerate, so that seconds do.
     DIGITS: Effort((10, 50, 100), (0, 10), {CLASSIC: 14, GREEDY: 14}, max_components=14),
