@@ -17,7 +17,7 @@ from irbm.models import Machine
 from irbm.ops import reference as ops
 from irbm.ops.noise import Noise
 
-STARTS = 512
+STARTS = 4096
 SWEEPS = 100
 ASKED_SWEEPS = 20  # in which a unit goes on asking for its filter
 COMPANY = 16  # units at most that ask together
