@@ -416,7 +416,7 @@ def flat(value, upper=None):
 
 def test_samples_are_written_down_to_a_sixteenth(out):
     fig9 = registry.EXPERIMENTS["fig9"]
-    run = quick(out, "fig9")["runs"][0]
+    run = quick(out, "fig9")["rows"][0]
     lab = Lab(out=out, quick=True, epochs=EPOCHS)
     model, best = registry.EXPERIMENTS["table1"].best_regrouped(lab, "digits", 0)
     assert run["model"] == model

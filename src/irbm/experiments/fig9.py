@@ -69,8 +69,18 @@ def read(images: list[str]) -> NDArray[np.float64]:
 
 def run(lab: Lab) -> dict[str, Any]:
     datasets, seeds = lab.chosen_datasets(DATASETS), lab.chosen_seeds(SEEDS, QUICK_SEEDS)
-    runs = [figures(lab, name, seed) for name in datasets for seed in seeds]
-    return {"datasets": list(datasets), "seeds": list(seeds), "settings": {}, "runs": runs}
+    return lab.rows([(name, seed) for name in datasets for seed in seeds], _identity, figures, _result)
+
+
+def _identity(lab: Lab, dataset: str, seed: int) -> str:
+    models = (table1.RP, *table1.OWN[dataset])
+    return " ".join(one.name(lab) for model in models for one in table1.choices(lab, dataset, model, seed))
+
+
+def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    order = sorted(rows, key=lambda r: (r["dataset"], r["seed"]))
+    datasets = list(dict.fromkeys(r["dataset"] for r in order))
+    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in order}), "rows": order}
 
 
 def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
@@ -106,7 +116,7 @@ def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     grids: dict[str, NDArray[Any]] = {}
-    for r in result["runs"]:
+    for r in result["rows"]:
         if r["seed"] != result["seeds"][0]:
             continue
         examples, title = load(r["dataset"]), TITLES[r["dataset"]]
@@ -128,7 +138,7 @@ def section(result: dict[str, Any]) -> str:
         "noise: samples | with z free | single pixels: test | samples | from test examples |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for r in result["runs"]:
+    for r in result["rows"]:
         z, noise, single = r["median_likeliest_z"], r["share_in_noise"], r["single_pixels"]
         lines.append(
             f"| {TITLES[r['dataset']]} | {r['model']} | {r['seed']} | {r['epoch']} | {z['test']:.0f} | "
@@ -136,7 +146,7 @@ def section(result: dict[str, Any]) -> str:
             f"{noise['z_free_all_along']:.0%} | {single['test']:.1f} | {single['samples']:.1f} | "
             f"{single['from_test']:.1f} |"
         )
-    first = result["runs"][0]
+    first = result["rows"][0]
     deep = f"In the first {first['n_deep']:,} of {first['n_steps']:,} steps z is held at l"
     words = (
         "The machines: those of table 1 with RP that validate best, our own rows among them. The samples' chains start "
