@@ -120,6 +120,19 @@ def test_table_1_tells_how_ln_z_of_rp_was_found(root):
     )
 
 
+@pytest.mark.parametrize(("value", "told"), [(19.6, False), (30.0, True)])
+def test_table_1_tells_of_any_row_whose_first_round_missed_nearly_all(value, told, root):
+    ours = row("iRBM RP 1000 chains", -86.0, True)
+    trials = [trial("forward", "base of means", 500, 9.5), trial("forward", "base of means, deep z", 500, 9.7)]
+    trials += [trial("reverse", "chains", 500, 10.4), trial("forward", "base of means", 1000, value)]
+    ours["log_partition"] = {"value": value, "lower": value - 0.2, "upper": value + 0.2, "trials": trials}
+    ours["test"]["stderr_of_examples"] = 0.21
+    effort = {"binarized_mnist": {"candidates": [200, 400], "choice_budget": 2000, "full_budget": 16000}}
+    found = result("table1", datasets=["binarized_mnist"], rows=[ours], effort=effort)
+    (root / "results" / "table1.json").write_text(json.dumps(found))
+    assert ("How ln Z of iRBM RP 1000 chains on binarized MNIST was found" in written(root)[0]) == told
+
+
 def test_table_2_has_means_and_intervals(root):
     runs = [
         {
