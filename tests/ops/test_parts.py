@@ -48,7 +48,9 @@ def test_three_parts_hold_every_bit(scale):
 def test_products_are_as_exact_as_those_of_float32(B, N, R, widened):
     matrix, bias, x = fresh(N, R), fresh(R, of=2), (fresh(B, N, of=1) < -0.8).float()
     exact = torch.addmm(bias.double(), x.double(), matrix.double())
-    found = Parts(matrix, bias).linear(x)
+    made = Parts(matrix, bias)
+    found = made.linear(x)
+    assert torch.equal(made.linear(x), found)  # nothing was added to what is kept
     assert found.shape == (B, R)
     assert (found.double() - exact).abs().max() <= 4 * (torch.addmm(bias, x, matrix) - exact).abs().max() + 1e-6
     assert found.dtype == torch.float32
@@ -60,6 +62,12 @@ def machine_of(K, D, labels=0):
         if tensor.is_floating_point():
             tensor.copy_(0.4 * fresh(*tensor.shape, of=n))
     return machine
+
+
+def base_of_three(machine):
+    """Parts among which a chain's changes."""
+    shares = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64, device=DEVICE)
+    return Base(fresh(3, machine.n_visible, of=10), 0.1 * fresh(3, machine.capacity, of=11), shares.log())
 
 
 @pytest.mark.parametrize("labels", [0, 3])
@@ -94,7 +102,7 @@ def test_steps_of_a_path_are_those_of_the_machine_itself(widened, monkeypatch):
     machine, found = machine_of(40, 30), []
     for suit in (True, False):
         monkeypatch.setattr(parts, "suit", lambda matrix, suit=suit: suit)
-        path = Path("free", Frozen.of(machine), Base.usual(machine.visible_bias, machine.capacity))
+        path = Path("free", Frozen.of(machine), base_of_three(machine))
         assert (path.frozen.upward is not None) == suit
         noise = uniform_noise(SEED, 0, device=DEVICE)
         start = path.start(300, noise)
@@ -104,14 +112,16 @@ def test_steps_of_a_path_are_those_of_the_machine_itself(widened, monkeypatch):
     assert torch.equal(start.v_BD, other_start.v_BD)
     torch.testing.assert_close(gain, wanted, rtol=0, atol=1e-4)
     assert (states.v_BD != others.v_BD).any(1).sum() <= 2
+    assert (states.part_B != others.part_B).sum() <= 2
     assert states.v_BD.std() > 0.1
+    assert (states.part_B != start.part_B).sum() > 20
 
 
 @pytest.mark.skipif(DEVICE == "cpu", reason="no CUDA device")
 @pytest.mark.skipif(kernels.triton is None, reason="Triton is not installed")
 def test_recorded_steps_and_sweeps_are_those_that_are_not(widened, monkeypatch):
     machine = machine_of(40, 30)
-    path = Path("free", Frozen.of(machine), Base.usual(machine.visible_bias, machine.capacity))
+    path = Path("free", Frozen.of(machine), base_of_three(machine))
     even = torch.linspace(0, 1, 60, dtype=torch.float64, device=DEVICE)
 
     def annealed_and_swept():

@@ -39,6 +39,10 @@ def hunt(machine: Machine, means_D: Tensor | None, examples: Tensor | None, nois
         rows = (noise(each) * len(examples)).long().clamp(max=len(examples) - 1)
         starts.append(examples[rows.to(examples.device)].to(machine.weights))
     v_BD = torch.cat(starts)
+    return torch.cat([_swept(machine, v_BD[at : at + AT_ONCE], noise) for at in range(0, len(v_BD), AT_ONCE)])
+
+
+def _swept(machine: Machine, v_BD: Tensor, noise: Noise) -> Tensor:
     return machine.gibbs(v_BD, _labels(machine, len(v_BD), noise), noise, SWEEPS)[0]
 
 

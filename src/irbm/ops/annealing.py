@@ -28,8 +28,8 @@ from irbm.ops.kernels import (
 )
 from irbm.ops.reference import Heat, Kind
 
-MOST_PARTS = 64  # of a base, all of whose weights are added up with each other at once
-FEWEST_PARTS = 16
+MOST_IN_BASE = 64  # parts, whose weights are all added up with each other at once
+FEWEST_IN_BASE = 16  # that a kernel is compiled for, so that it is for few numbers
 
 
 @jit
@@ -98,9 +98,10 @@ def annealed_sample(
     B, K = a_BK.shape
     log_here_B, log_there_B = (torch.empty(B, dtype=torch.float64, device=a_BK.device) for _ in range(2))
     h_BK = torch.empty_like(a_BK)
+    heats = (t.contiguous() for t in (*here, *there))
     with torch.cuda.device_of(a_BK):
         _annealed_kernel[(B,)](
-            a_BK, answer_MK, part_B, beta_K, tail, here.tau, here.kappa, there.tau, there.kappa, here.tau.dim(), *key,
+            a_BK, answer_MK, part_B, beta_K, tail, *heats, here.tau.dim(), *key,
             log_here_B, log_there_B, h_BK, K,
             KIND=kind, BY_POINTER=isinstance(key.seed, Tensor), **row_launch(K),
         )  # fmt: skip
@@ -128,9 +129,8 @@ def _visible_kernel(
     is_part_M = at_M < M
     base_M = tl.load(base_BM + row * M + at_M, mask=is_part_M, other=0.0)
     answer_M = tl.load(answer_BM + row * M + at_M, mask=is_part_M, other=0.0)
-    log_share_M = tl.load(log_share_M + at_M, mask=is_part_M, other=float("-inf"))
-    score_M = (1.0 - share) * (base_M + answer_M) + log_share_M
-    part = _chosen(score_M, at_M, M, z_uniform(key, stream, row))
+    pi_M = tl.load(log_share_M + at_M, mask=is_part_M, other=float("-inf"))
+    part = _chosen((1.0 - share) * (base_M + answer_M) + pi_M, at_M, M, z_uniform(key, stream, row))
     at_D = tl.arange(0, BLOCK)
     inside_D = at_D < D
     share = share.to(tl.float32)
@@ -145,7 +145,7 @@ def _visible_kernel(
 def annealed_visible(
     field_BD: Tensor, bias_MD: Tensor, log_share_M: Tensor, base_BM: Tensor, answer_BM: Tensor, tau: Tensor, key: Key
 ) -> tuple[Tensor, Tensor]:
-    """A part of the base, of at most ``MOST_PARTS``, then v at a point of a path: (B,) int64 and (B, D).
+    """A part of the base, of at most ``MOST_IN_BASE``, then v at a point of a path: (B,) int64 and (B, D).
 
     The draws are the first of ``fused.hidden_uniforms(B, 1, *key)`` and ``fused.visible_uniforms(B, D, *key)``.
     """
@@ -154,8 +154,9 @@ def annealed_visible(
     part_B, v_BD = torch.empty(B, dtype=torch.int64, device=field_BD.device), torch.empty_like(field_BD)
     with torch.cuda.device_of(field_BD):
         _visible_kernel[(B,)](
-            field_BD, bias_MD, log_share_M, base_BM.contiguous(), answer_BM, tau, tau.dim(), *key, part_B, v_BD, D, M,
-            BY_POINTER=isinstance(key.seed, Tensor), PARTS=max(triton.next_power_of_2(M), FEWEST_PARTS),
+            field_BD, bias_MD, log_share_M.contiguous(), base_BM.contiguous(), answer_BM, tau.contiguous(), tau.dim(),
+            *key, part_B, v_BD, D, M,
+            BY_POINTER=isinstance(key.seed, Tensor), PARTS=max(triton.next_power_of_2(M), FEWEST_IN_BASE),
             **row_launch(D),
         )  # fmt: skip
     return part_B, v_BD

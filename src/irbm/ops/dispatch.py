@@ -122,7 +122,7 @@ def annealed_visible(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """A part of a path's base, then v, at a point of the path."""
     state = (field_BD, bias_MD, log_share_M, base_BM, answer_BM, tau)
-    if has_kernels(field_BD) and isinstance(noise, KeyedStream) and len(bias_MD) <= annealing.MOST_PARTS:
+    if has_kernels(field_BD) and isinstance(noise, KeyedStream) and len(bias_MD) <= annealing.MOST_IN_BASE:
         return annealing.annealed_visible(*state, noise.next_key())
     part_B, field_BD = reference.annealed_field(*state, noise(len(field_BD)))
     return part_B, bernoulli_sample(field_BD, noise)

@@ -110,7 +110,7 @@ def as_uniform(bits):
 
 @jit
 def z_uniform(seed, stream, row):
-    """The one uniform that decides a row's z."""
+    """The one uniform that decides a row's z, or its part of a base."""
     zero = (row * 0).to(tl.uint32)
     bits, _, _, _ = tl.philox(seed, zero, row.to(tl.uint32), zero + stream.to(tl.uint32), zero + FOR_Z)
     return as_uniform(bits)

@@ -70,7 +70,7 @@ class Parts:
         rows_BN = x_BN.bfloat16()
         if _rounded(N) != N:  # padding by nothing would copy them
             rows_BN = F.pad(rows_BN, (0, _rounded(N) - N))
-        total_BR = self._bias.expand(len(x_BN), -1).contiguous()
+        total_BR = self._bias.repeat(len(x_BN), 1)
         for part_NR in self._parts:
             _add_product_(total_BR, rows_BN, part_NR)
         return total_BR[:, :R].contiguous()
