@@ -1,0 +1,59 @@
+"""How many starts the search for modes needs, on a machine that has a mode which few of them lead to.
+
+``python -m benchmarks.starts CHOSEN.safetensors --dataset NAME`` takes a file of ``OUT/chosen`` that ``irbm reproduce
+table1`` left, searches from several seeds with few starts, with few that are swept for longer, and with many, and
+writes results/starts.json: the largest -F(v) of what each search finds, beside the largest of the examples.
+"""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from irbm.evaluation import modes
+from irbm.experiments.lab import load
+from irbm.experiments.results import stamp, write_json
+from irbm.files import read_tensors
+from irbm.models import Machine
+from irbm.models.build import restore
+from irbm.ops.noise import uniform_noise
+
+WAYS = {"512 starts": (512, 100), "512 starts, 1000 sweeps": (512, 1000), "4096 starts": (4096, 100)}
+EXAMPLES = 2000
+
+
+def searched(machine: Machine, examples: torch.Tensor, n_starts: int, n_sweeps: int, seed: int) -> dict[str, Any]:
+    modes.STARTS, modes.SWEEPS = n_starts, n_sweeps
+    began = time.perf_counter()
+    found_BD = modes.hunt(machine, examples.mean(0), examples, uniform_noise(seed, 0))
+    seconds = time.perf_counter() - began
+    return {"seed": seed, "largest": float((-machine.free_energy(found_BD)).max()), "seconds": seconds}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--dataset", required=True)
+    parser.add_argument("--seeds", type=int, default=8)
+    args = parser.parse_args()
+    tensors, about = read_tensors(args.file, "chosen")
+    whole = restore(tensors, about["machine"], "cpu")
+    machine = whole.selected(whole.order[: int(whole.size)])
+    X = torch.from_numpy(load(args.dataset).train.X).float()
+    result: dict[str, Any] = {
+        "machine": args.file.stem,
+        "n_components": int(machine.size),
+        "largest_of_examples": max(float((-machine.free_energy(part)).max()) for part in X.split(EXAMPLES)),
+        "searches": {},
+    }
+    for way, (n_starts, n_sweeps) in WAYS.items():
+        rows = [searched(machine, X[:EXAMPLES], n_starts, n_sweeps, seed) for seed in range(args.seeds)]
+        result["searches"][way] = rows
+        print(way, *(f"{row['largest']:.1f}" for row in rows), f"{rows[-1]['seconds']:.1f} s", flush=True)
+    write_json(Path("results/starts.json"), {**result, **stamp("cpu")})
+
+
+if __name__ == "__main__":
+    main()
