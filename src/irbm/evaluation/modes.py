@@ -17,8 +17,9 @@ from irbm.models import Machine
 from irbm.ops import reference as ops
 from irbm.ops.noise import Noise
 
-STARTS = 4096
+STARTS = 1024
 SWEEPS = 100
+ASKED = 8  # times at least for each unit: once is too few to be sure of a mode that few units lead to, and seldom
 ASKED_SWEEPS = 20  # in which a unit goes on asking for its filter
 COMPANY = 16  # units at most that ask together
 AT_ONCE = 1024  # states, so that memory is bounded
@@ -56,7 +57,7 @@ def _from_noise(machine: Machine, n: int, noise: Noise) -> Tensor:
 
 def _from_filters(machine: Machine, n: int, noise: Noise) -> Tensor:
     """What units ask for. Every one of them is asked; half of the n states to go on from are the heaviest."""
-    rounds = -(-n // machine.capacity)
+    rounds = max(ASKED, -(-n // machine.capacity))
     unit_N = torch.cat([torch.argsort(noise(machine.capacity)) for _ in range(rounds)])
     asked_ND = torch.cat([_asked(machine, unit_N[at : at + AT_ONCE], noise) for at in range(0, len(unit_N), AT_ONCE)])
     by_weight_N = torch.argsort(_minus_free_energy(machine, asked_ND), descending=True)
