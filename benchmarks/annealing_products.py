@@ -1,7 +1,8 @@
 """The product v W.T of annealing on a GPU: float32's, or as exact a one from bfloat16 parts on tensor cores.
 
 0 and 1 are exact in bfloat16, and three parts of 8 bits and a sign hold every bit of a float32 weight. Their products
-are taken one by one and added up, as ``irbm.ops.parts`` does, or together: [v v v] times the parts one below the other.
+are taken one by one and added up, or together: [v v v] times the parts one below the other. ``irbm.ops.parts`` takes
+them one by one, each added to those before it as it is written, padded to multiples of 8, with a bias.
 Two parts, as in training, leave 2^-16.
 
 ``python -m benchmarks.annealing_products`` writes results/annealing_products.json.

@@ -92,6 +92,22 @@ def test_a_narrow_state_is_a_part_of_its_own():
     assert not ((without.bias_MD > 0).double() == wanted).all(1).any()
 
 
+@pytest.mark.parametrize("n", [5, 8, 200])
+def test_units_are_asked_again_and_again(n, monkeypatch):
+    """As few of the times that a unit is asked may lead to a mode, however few of the states go on."""
+    machine, asked = bimodal(Fixed()), []
+    by_hand = modes._asked
+
+    def listening(machine, unit_B, noise):
+        asked.extend(unit_B.tolist())
+        return by_hand(machine, unit_B, noise)
+
+    monkeypatch.setattr(modes, "_asked", listening)
+    assert len(modes._from_filters(machine, n, noise_of(3))) == n
+    times = max(modes.ASKED, -(-n // K))
+    assert sorted(asked) == sorted(list(range(K)) * times)
+
+
 def test_examples_and_means_are_starts_too():
     machine, noise = bimodal(Fixed()), noise_of(1)
     means, examples = torch.full((D,), 0.5, dtype=torch.float64), torch.ones(3, D, dtype=torch.uint8)

@@ -28,26 +28,27 @@ SEEN: dict[str, dict[str, Seen]] = {
         "2026-11-16T10:04:50+00:00": Seen(
             "CalTech: yes with this seed, and seeds count for much; our own row is further above; MNIST: level",
             "Seen: on CalTech iRBM RP lies a nat above the paper's value and above every other model but our own row, "
-            "all by reliable brackets but that of the greedy units. The RBM, with the L1 weight that the validation "
-            "split chose, comes out nearly four nats above what the paper cites for it, and the ordinary iRBM five and "
-            "a half: RP is two or three nats ahead of them, where the paper has five and seven. Seeds count for more: "
-            "with two others (how much to regroup, below; their rows are not in the table) the paper's schedule "
-            "validates five and seven nats lower. There the mean depth falls behind l, and the schedule mixes half of "
-            "the units. With nine tenths of them mixed whatever the depth all three seeds come out within a nat of "
-            "each other, three to four nats above the paper's value, at two to three times the paper's size. On digits "
-            "it is the other way round. On MNIST the paper's recipe validates best at epoch 600, with a likelihood two "
-            "nats below the paper's and nearly twice the effective size; with 1000 chains (a row of an earlier build) "
-            "half the size comes as high. RBM, ordinary training and RP are level there, where the paper has the RBM "
-            "half a nat below. What is missing to the paper's value may be L1's doing "
-            "([why](decisions/010-reproduction.md)), but less of it is no recipe: with a tenth of its weight and 1000 "
-            "chains the validation split, by short estimates, sees some -88 at its best, and the test split's long one "
-            "finds that the machine has nearly all its weight in a mode that is no digit of the data's, and a "
-            "likelihood more than twenty nats lower (its story is told below). An earlier build's training with the "
-            "same seed and settings had (-85.18) there, by an estimate that was not reliable. With 100 chains so small "
-            "a weight fails, too: in the search below, after 200 epochs, it costs RP seven nats at one rate and "
-            "seventy at the other. The greedy units of FW-iRBM are far from what is cited for them on MNIST; they were "
-            "still gaining three nats in a hundred passes of CD when they ended at two hundred, with one rate and no "
-            "search, and CD itself costs tens of nats there ([likelihoods](likelihoods.md)).",
+            "by brackets that are reliable but for the greedy units' and one of our own. The RBM, with the L1 weight "
+            "that the validation split chose, comes out nearly four nats above what the paper cites for it, and the "
+            "ordinary iRBM five and a half: RP is two or three nats ahead of them, where the paper has five and seven. "
+            "Seeds count for more: with two others (how much to regroup, below; their rows are not in the table) the "
+            "paper's schedule validates five and seven nats lower. There the mean depth falls behind l, and the "
+            "schedule mixes half of the units. With nine tenths of them mixed whatever the depth all three seeds come "
+            "out within a nat of each other, three and a half to four nats above the paper's value, at about two to "
+            "three times the paper's size. On digits it is the other way round. On MNIST the paper's recipe validates "
+            "best at epoch 600, with a likelihood two nats below the paper's and nearly twice the effective size; with "
+            "1000 chains (a row of an earlier build) half the size comes as high. RBM, ordinary training and RP are "
+            "level there, where the paper has the RBM half a nat below. What is missing to the paper's value may be "
+            "L1's doing ([why](decisions/010-reproduction.md)), but less of it is no recipe: with a tenth of its "
+            "weight and 1000 chains the validation split, by short estimates, sees some -88 at its best, and the test "
+            'split\'s long one finds that the machine has nearly all its weight in one mode, a "1" as the data hardly '
+            "have it, and a likelihood more than twenty nats lower (its story is told above). An earlier build's "
+            "training with the same seed and settings had (-85.18) there, by an estimate that was not reliable. With "
+            "100 chains so small a weight fails, too: in the search below, after 200 epochs, it costs RP seven nats at "
+            "one rate and seventy at the other, by estimates that are not reliable. The greedy units of FW-iRBM are "
+            "far from what is cited for them on MNIST; they were still gaining three nats in a hundred passes of CD "
+            "when they ended at two hundred, with one rate and no search, and CD itself costs tens of nats there "
+            "([likelihoods](likelihoods.md)).",
         )
     },
     "table2": {
@@ -117,20 +118,21 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "fig9": {
         "2026-11-16T10:08:07+00:00": Seen(
-            "MNIST: yes, of our own recipe; CalTech: many, of our own recipe, with haze about them",
+            "MNIST: yes, of a machine that table 1 no longer has; CalTech: many, of our own recipe, with haze about "
+            "them",
             "Seen: on MNIST nearly all samples pass for digits, of all ten kinds, a few are fragments and one is "
-            "empty. On CalTech many can be named: faces, a disc, a lamp or a tree, a star, four-legged animals; "
-            "others are blobs, one slanted shape that fills a corner comes a dozen times, and edges are softer than "
-            "the data's, with a grey haze behind many. The machines are of our own recipes, not the paper's; MNIST's "
-            "is of an earlier build, before table 1's row of the same recipe.",
+            "empty. On CalTech many can be named: faces, a disc, a lamp or a tree, a star, four-legged animals; others "
+            "are blobs, one slanted shape that fills a corner comes some twenty times, and edges are softer than the "
+            "data's, with a grey haze behind many. The machines are of our own recipes, not the paper's; MNIST's is of "
+            "an earlier build, before table 1's row of the same recipe.",
         )
     },
     "fig10": {
         "2026-11-16T10:07:53+00:00": Seen(
             "above M_T: nine in ten on MNIST, nearly all on CalTech; close together",
             "Seen: as in the paper, most test examples end above M_T and close together, on MNIST within about ninety "
-            "of 1698 units, on CalTech seven in ten at one and the same z. What differs: on MNIST one in ten "
-            "lies below M_T, by some ten units, and two in a hundred on CalTech.",
+            "of 1698 units, on CalTech seven in ten at one and the same z. What differs: on MNIST eight in a hundred "
+            "lie at M_T itself and two in a hundred below it, by some units; on CalTech two in a hundred lie at it.",
         )
     },
     "fig11": {

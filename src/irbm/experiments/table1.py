@@ -242,11 +242,12 @@ def _story(r: dict[str, Any]) -> str:
     if not log_z["trials"]:
         return ""
     lines = [
-        f"How ln Z of {r['model']} on {TITLES[r['dataset']]} was found, round by round: estimates ± standard errors, "
-        "with effective chains in parentheses. Forward values are mostly too small where they are wrong, and those "
-        "going back too large; with few effective chains they are off either way. The lower end is the largest forward "
-        "value less four errors, all first paths of the rounds together and all second ones counting as values, too; "
-        "the upper end is what the last round's way back allows ([the rule](decisions/005-bracket.md)).",
+        f"How ln Z of {r['model']} on {TITLES[r['dataset']]}, seed {r['seed']}, was found, round by round: estimates "
+        "± standard errors, with effective chains in parentheses. Forward values are mostly too small where they are "
+        "wrong, and those going back too large; with few effective chains they are off either way. The lower end is "
+        "the largest forward value less four errors, all first paths of the rounds together and all second ones "
+        "counting as values, too; the upper end is what the last round's way back allows ([the "
+        "rule](decisions/005-bracket.md)).",
         "",
         *rounds(log_z["trials"]),
         "",
@@ -273,7 +274,8 @@ def _with_models(rows: list[dict[str, Any]], what: Callable[[dict[str, Any]], st
     """What rows have: that of the most of them first, the others with the names of their models."""
     having: dict[str, list[str]] = {}
     for r in rows:
-        having.setdefault(what(r), []).append(r["model"])
+        differs = any(what(one) != what(r) for one in rows if one["model"] == r["model"])
+        having.setdefault(what(r), []).append(f"{r['model']}, seed {r['seed']}" if differs else r["model"])
     usual, *others = sorted(having, key=lambda one: -len(having[one]))
     return "; ".join([usual, *(f"{one} ({', '.join(dict.fromkeys(having[one]))})" for one in others)])
 
@@ -285,9 +287,13 @@ def highlights(result: dict[str, Any]) -> list[str]:
         if r["dataset"] in PAPER and r["model"] in (RP, CONVERTED, *OWN_MODELS) and r["seed"] == result["seeds"][0]:
             _, _, _, _, _, _, size, _, value, bracket, verdict, theirs, _ = _cells(r)
             what = f"{TITLES[r['dataset']]}, {r['model']}: test log-likelihood (N_h)"
-            mean, n = _means([one for one in result["rows"] if one["dataset"] == r["dataset"]])[r["model"]]
-            seeds = f"; mean of {n} seeds {mean:.2f}" if n > 1 else ""
-            lines.append(f"| {what} | {theirs} | {value} {bracket} ({size}){seeds} | {verdict} |")
+            alike = [one for one in result["rows"] if (one["dataset"], one["model"]) == (r["dataset"], r["model"])]
+            mean, n = _means(alike)[r["model"]]
+            found = f"{value} {bracket} ({size})"
+            if n > 1:
+                found += f"; mean of {n} seeds {mean:.2f}"
+                verdict += f"; {sum(one['test']['reliable'] for one in alike)} of {n} seeds are"
+            lines.append(f"| {what} | {theirs} | {found} | {verdict} |")
     return lines
 
 
