@@ -118,6 +118,18 @@ def test_examples_and_means_are_starts_too():
         assert set(found.unique().tolist()) <= {0.0, 1.0}
 
 
+@pytest.mark.parametrize("place", [0, 2999])
+def test_an_example_that_is_a_mode_by_itself_is_found_among_thousands(place, monkeypatch):
+    machine, noise = bimodal(Fixed()), noise_of(2)
+    for kind in ("_from_filters", "_from_sets"):
+        monkeypatch.setattr(modes, kind, modes._from_noise)
+    examples = torch.zeros(3000, D, dtype=torch.uint8)
+    examples[place] = 1
+    for _ in range(3):  # not by chance
+        assert modes.hunt(machine, None, examples, noise).mean(1).max() > 0.95
+    assert modes.hunt(machine, None, torch.zeros_like(examples), noise).mean(1).max() < 0.7
+
+
 def test_examples_show_a_mode_that_nothing_else_reaches(monkeypatch):
     machine, noise = bimodal(Fixed()), noise_of(2)
     for kind in ("_from_filters", "_from_sets"):

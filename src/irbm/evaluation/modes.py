@@ -37,8 +37,7 @@ def hunt(machine: Machine, means_D: Tensor | None, examples: Tensor | None, nois
     if means_D is not None:
         starts.append((noise(each, machine.n_visible) < means_D.to(machine.weights)).to(machine.weights.dtype))
     if examples is not None:
-        rows = (noise(each) * len(examples)).long().clamp(max=len(examples) - 1)
-        starts.append(examples[rows.to(examples.device)].to(machine.weights))
+        starts.append(_from_examples(machine, examples, each, noise))
     v_BD = torch.cat(starts)
     return torch.cat([_swept(machine, v_BD[at : at + AT_ONCE], noise) for at in range(0, len(v_BD), AT_ONCE)])
 
@@ -60,7 +59,7 @@ def _from_filters(machine: Machine, n: int, noise: Noise) -> Tensor:
     rounds = max(ASKED, -(-n // machine.capacity))
     unit_N = torch.cat([torch.argsort(noise(machine.capacity)) for _ in range(rounds)])
     asked_ND = torch.cat([_asked(machine, unit_N[at : at + AT_ONCE], noise) for at in range(0, len(unit_N), AT_ONCE)])
-    by_weight_N = torch.argsort(_minus_free_energy(machine, asked_ND), descending=True)
+    by_weight_N = torch.argsort(minus_free_energy(machine, asked_ND), descending=True)
     others_N = torch.sort(by_weight_N[n // 2 :]).values  # any of them: units come in random order
     return asked_ND[torch.cat([by_weight_N[: n // 2], others_N[: n - n // 2]])]
 
@@ -96,8 +95,16 @@ def _from_sets(machine: Machine, n: int, noise: Noise) -> Tensor:
     return machine.visible.sample(machine.visible_field(h_BK), noise)
 
 
-def _minus_free_energy(machine: Machine, v_BD: Tensor) -> Tensor:
-    return torch.cat([-machine.free_energy(v_BD[at : at + AT_ONCE]) for at in range(0, len(v_BD), AT_ONCE)])
+def _from_examples(machine: Machine, examples: Tensor, n: int, noise: Noise) -> Tensor:
+    """Any of them, and as half of the n states the heaviest: a single one can be a mode that no chain has come to."""
+    heaviest = torch.argsort(minus_free_energy(machine, examples), descending=True)[: n // 2]
+    others = (noise(n - len(heaviest)) * len(examples)).long().clamp(max=len(examples) - 1)
+    return examples[torch.cat([heaviest, others]).to(examples.device)].to(machine.weights)
+
+
+def minus_free_energy(machine: Machine, v_BD: Tensor) -> Tensor:
+    parts = (v_BD[at : at + AT_ONCE].to(machine.weights) for at in range(0, len(v_BD), AT_ONCE))
+    return torch.cat([-machine.free_energy(part) for part in parts])
 
 
 # -- bases --------------------------------------------------------------------------------------------------
@@ -136,7 +143,7 @@ def _missed(machine: Machine, states_BD: Tensor, means_MD: Tensor, share_M: Tens
     A narrow mode can be alone in its part, or in a broad one's company: its state is then a part of its own.
     """
     states_BD = torch.unique(states_BD, dim=0)
-    minus_f_B, states_BD = _minus_free_energy(machine, states_BD), states_BD.double()
+    minus_f_B, states_BD = minus_free_energy(machine, states_BD), states_BD.double()
     log_q_B = torch.logsumexp(torch.log(share_M) + _log_density(states_BD, means_MD), dim=1)
     missed = []
     for _ in range(min(SINGLES, len(states_BD))):
