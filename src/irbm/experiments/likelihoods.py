@@ -304,10 +304,11 @@ CLOSING = """## What is done against it
 - A search for modes first: sweeps of the machine from noise, from what every filter asks for, alone and together with
   those most like it, from what random sets of units ask for, and from examples. A mixture fitted to what it finds, and
   single states that this would miss, are the base of the paths, so that chains start in every mode that was found;
-  samples of the machine from the first rounds are added. Every unit is asked several times, because a mode that
-  holds nearly all of a machine's weight can be one that few starts lead to: [table 1](results.md) has such a machine,
-  whose likelihood a short estimate had more than twenty nats too high. (The figures of this page, and table 1's, are of
-  builds that asked once.)
+  samples of the machine from the first rounds are added. Every unit is asked several times, and the heaviest examples
+  are among the starts, because training can make a mode of a single example, which then holds nearly all of a machine's
+  weight and which few starts lead to: [table 1](results.md) has such a machine, whose likelihood a short estimate had
+  more than twenty nats too high. (The figures of this page, and table 1's, are of builds that asked once, and took any
+  examples.)
 - Each part of the base is a distribution of both sides: independent visibles, and hidden units that answer to their
   means. The paths are geometric means of these and the machine, so that chains neither leave their mode on the way nor
   begin with hidden units that know nothing of it, which is where the usual paths lose the weight of a trained machine.

@@ -41,8 +41,8 @@ SEEN: dict[str, dict[str, Seen]] = {
             "level there, where the paper has the RBM half a nat below. What is missing to the paper's value may be "
             "L1's doing ([why](decisions/010-reproduction.md)), but less of it is no recipe: with a tenth of its "
             "weight and 1000 chains the validation split, by short estimates, sees some -88 at its best, and the test "
-            'split\'s long one finds that the machine has nearly all its weight in one mode, a "1" as the data hardly '
-            "have it, and a likelihood more than twenty nats lower (its story is told above). An earlier build's "
+            "split's long one finds that training has made a mode of a single example, a fifth of all probability to "
+            "itself, and a likelihood more than twenty nats lower (its story is told above). An earlier build's "
             "training with the same seed and settings had (-85.18) there, by an estimate that was not reliable. With "
             "100 chains so small a weight fails, too: in the search below, after 200 epochs, it costs RP seven nats at "
             "one rate and seventy at the other, by estimates that are not reliable. The greedy units of FW-iRBM are "
