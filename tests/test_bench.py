@@ -223,6 +223,15 @@ class TestResult:
         assert "(performance_cpu.png)" in text
         assert (tmp_path / "performance_cpu.png").read_bytes().startswith(b"\x89PNG")
 
+    def test_a_result_without_series_has_no_picture_of_another(self, result, tmp_path):
+        (tmp_path / "bench_cpu.json").write_text(json.dumps(result))
+        (tmp_path / "bench_cpu_other.json").write_text(json.dumps({**result, "hardware": "another", "scaling": {}}))
+        page.write_page(tmp_path, tmp_path / "performance.md")
+        text = (tmp_path / "performance.md").read_text()
+        assert "## another" in text
+        assert text.count("(performance_cpu.png)") == text.count(".png)") == 1
+        assert not (tmp_path / "performance_cpu_other.png").exists()
+
     def test_the_page_has_whole_runs_memory_and_errors(self, result, tmp_path):
         ours = {**result, "errors": {"name": "12 x 6", "activations": {"float32": {"largest": 2e-7, "rms": 1e-8}}}}
         ours["steps"] = [{**row, "peak_bytes": 3 * 2**20} for row in result["steps"]]
@@ -246,7 +255,7 @@ class TestResult:
     @pytest.mark.parametrize(("load", "busy"), [(0.1, False), (3.0, True)])
     def test_the_page_says_whether_the_machine_was_busy(self, result, load, busy):
         loaded = {**result, "load_average": {"before": [load] * 3, "after": [1.0] * 3}, "threads": 1}
-        text = page.page([loaded], {})
+        text = page.page({"": loaded})
         assert ("Other work" in text) == busy
         assert ", 1 thread\n" in text
 

@@ -107,8 +107,8 @@ def _table(title: str, timed: list[dict[str, Any]]) -> Table:
 # -- the page ---------------------------------------------------------------------------------------------------
 
 
-def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence[str] = ()) -> str:
-    """The page in Markdown; ``pictures`` maps a kind of device to the file of its plot; ``runs`` tell of whole ones."""
+def page(results: dict[str, dict[str, Any]], runs: Sequence[str] = ()) -> str:
+    """The page in Markdown, with a section for each result and its picture's file; ``runs`` tell of whole ones."""
     parts = [
         "# Performance",
         "",
@@ -121,8 +121,8 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
         "not the fastest at every size. Annealing multiplies as exactly as float32 does. Where a machine is as small "
         "as 64 x 100, a step on a CPU is mostly what lies between products: plain torch and scikit-learn are faster.",
     ]
-    for result in results:
-        parts += _section(result, pictures.get(result["kind"]))
+    for picture, result in results.items():
+        parts += _section(result, picture)
     if runs:
         parts += [
             "",
@@ -135,7 +135,7 @@ def page(results: list[dict[str, Any]], pictures: dict[str, str], runs: Sequence
     return "\n".join(parts) + "\n"
 
 
-def _section(result: dict[str, Any], picture: str | None) -> list[str]:
+def _section(result: dict[str, Any], picture: str) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
     count = result["threads"]
     threads = f", {count} thread{'s' if count > 1 else ''}" if result["kind"] == "cpu" else ""
@@ -160,7 +160,7 @@ def _section(result: dict[str, Any], picture: str | None) -> list[str]:
         lines += [_line(row["name"] if not i else "", *cells) for i, cells in enumerate(rows(row))]
     lines += ["", f"Growth, minibatch and chains as in the first row. {growth_line(result['growth'])}"]
     lines += [part for line in (*memory_lines(result), *error_lines(result)) for part in ("", line)]
-    if picture:
+    if result["scaling"]:
         lines += ["", f"![A step's time over its sizes]({picture})"]
     return lines
 
@@ -176,19 +176,18 @@ def _line(*cells: str) -> str:
 
 
 def write_page(folder: str | Path, path: str | Path) -> None:
-    """The page, and a picture beside it for each device that has series."""
+    """The page, and a picture beside it for each result that has series."""
     from irbm import plots  # matplotlib is slow to import
 
     path = Path(path)
-    results = [json.loads(file.read_text()) for file in sorted(Path(folder).glob("bench_*.json"))]
-    pictures = {}
-    for result in results:
+    files = sorted(Path(folder).glob("bench_*.json"))
+    results = {f"{path.stem}{file.stem.removeprefix('bench')}.png": json.loads(file.read_text()) for file in files}
+    for picture, result in results.items():
         if result["scaling"]:
-            pictures[result["kind"]] = f"{path.stem}_{result['kind']}.png"
             series = {AXES[axis]: (axis, timed) for axis, timed in result["scaling"].items()}
             lines = {label: _series(axis, timed) for label, (axis, timed) in series.items()}
-            write_bytes(path.with_name(pictures[result["kind"]]), plots.to_png(plots.scaling(lines)))
-    write_bytes(path, page(results, pictures, _whole_runs(Path(folder) / "whole_runs.json")).encode())
+            write_bytes(path.with_name(picture), plots.to_png(plots.scaling(lines)))
+    write_bytes(path, page(results, _whole_runs(Path(folder) / "whole_runs.json")).encode())
 
 
 def _whole_runs(path: Path) -> list[str]:
