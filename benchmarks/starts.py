@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.starts CHOSEN.safetensors --dataset NAME`` takes a file of ``OUT/chosen`` that ``irbm reproduce
 table1`` left, searches from several seeds with few starts, with few that are swept for longer, with many, and with
-units that are asked for their filters several times, all these without the data; then with them. It writes
-results/starts.json: the largest -F(v) of what each search finds, beside the largest ones of the examples.
+units that are asked for their filters several times, all these without the data; then with them, and as the search
+is now. It writes results/starts.json: the largest -F(v) of what each finds, beside the largest ones of the examples.
 """
 
 import argparse
@@ -21,20 +21,22 @@ from irbm.models import Machine
 from irbm.models.build import restore
 from irbm.ops.noise import uniform_noise
 
-WAYS = {  # starts, sweeps, how often each unit is asked, whether examples are given
+WAYS = {  # starts, sweeps, how often each unit is asked, whether the data are given
     "512 starts": (512, 100, 1, False),
     "512 starts, 1000 sweeps": (512, 1000, 1, False),
     "4096 starts": (4096, 100, 1, False),
     "1024 starts, units asked 8 times": (1024, 100, 8, False),
     "512 starts, the heaviest examples among them": (512, 100, 1, True),
+    "1024 starts, units asked 8 times, examples": (1024, 100, 8, True),
 }
 LARGEST = 5  # of the examples' that are written down
 
 
 def searched(machine: Machine, examples: torch.Tensor, way: str, seed: int) -> dict[str, Any]:
-    modes.STARTS, modes.SWEEPS, modes.ASKED, with_examples = WAYS[way]
+    modes.STARTS, modes.SWEEPS, modes.ASKED, with_data = WAYS[way]
+    data = (examples.mean(0), examples) if with_data else (None, None)
     began = time.perf_counter()
-    found_BD = modes.hunt(machine, examples.mean(0), examples if with_examples else None, uniform_noise(seed, 0))
+    found_BD = modes.hunt(machine, *data, uniform_noise(seed, 0))
     seconds = time.perf_counter() - began
     return {"seed": seed, "largest": float((-machine.free_energy(found_BD)).max()), "seconds": seconds}
 
@@ -49,10 +51,12 @@ def main() -> None:
     whole = restore(tensors, about["machine"], "cpu")
     machine = whole.selected(whole.order[: int(whole.size)])
     X = torch.from_numpy(load(args.dataset).train.X).float()
+    largest = torch.topk(modes.minus_free_energy(machine, X), LARGEST)
     result: dict[str, Any] = {
+        "dataset": args.dataset,
         "machine": args.file.stem,
         "n_components": int(machine.size),
-        "largest_of_examples": torch.topk(modes.minus_free_energy(machine, X), LARGEST).values.tolist(),
+        "largest_of_examples": dict(zip(largest.indices.tolist(), largest.values.tolist(), strict=True)),  # by row
         "searches": {},
     }
     for way in WAYS:

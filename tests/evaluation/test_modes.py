@@ -104,7 +104,7 @@ def test_units_are_asked_again_and_again(n, monkeypatch):
 
     monkeypatch.setattr(modes, "_asked", listening)
     assert len(modes._from_filters(machine, n, noise_of(3))) == n
-    times = max(modes.ASKED, -(-n // K))
+    times = max(8, -(-n // K))
     assert sorted(asked) == sorted(list(range(K)) * times)
 
 
@@ -118,9 +118,19 @@ def test_examples_and_means_are_starts_too():
         assert set(found.unique().tolist()) <= {0.0, 1.0}
 
 
+def with_labels(machine: Machine, n: int) -> Machine:
+    """The first label alone holds the mode in which all visibles are 1."""
+    label_weights = torch.full((K, n), -6.0, dtype=torch.float64)
+    label_weights[:, 0] = 0.0
+    return replace(machine, label_weights=label_weights, label_bias=torch.zeros(n, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("n_classes", [0, 10])
 @pytest.mark.parametrize("place", [0, 2999])
-def test_an_example_that_is_a_mode_by_itself_is_found_among_thousands(place, monkeypatch):
+def test_an_example_that_is_a_mode_by_itself_is_found_among_thousands(place, n_classes, monkeypatch):
     machine, noise = bimodal(Fixed()), noise_of(2)
+    if n_classes:
+        machine = with_labels(machine, n_classes)
     for kind in ("_from_filters", "_from_sets"):
         monkeypatch.setattr(modes, kind, modes._from_noise)
     examples = torch.zeros(3000, D, dtype=torch.uint8)
@@ -128,6 +138,16 @@ def test_an_example_that_is_a_mode_by_itself_is_found_among_thousands(place, mon
     for _ in range(3):  # not by chance
         assert modes.hunt(machine, None, examples, noise).mean(1).max() > 0.95
     assert modes.hunt(machine, None, torch.zeros_like(examples), noise).mean(1).max() < 0.7
+
+
+def test_copies_of_an_example_leave_room_for_others():
+    machine = bimodal(Fixed())
+    examples = torch.zeros(500, D, dtype=torch.uint8)
+    examples[:300] = 1  # the heaviest
+    examples[400, :5] = 1
+    starts = modes._from_examples(machine, examples, 20, noise_of(4))
+    assert len(starts) == 20
+    assert (starts == examples[400]).all(1).any()
 
 
 def test_examples_show_a_mode_that_nothing_else_reaches(monkeypatch):

@@ -77,6 +77,11 @@ def test_views_are_read_as_what_they_show(device):
     others = (t.contiguous() for t in (log_share_M, base_BM, answer_BM, tau))
     wanted = annealing.annealed_visible(field_BD, bias_MD, *others, key)
     assert all(map(torch.equal, found, wanted))
+    hidden = (field_BD, bias_MD, torch.arange(B, device=device) % M, torch.rand(D, generator=generator).to(device))
+    heats = [Heat(tau, 3 * tau), Heat(1 - tau, torch.rand(2 * B, generator=generator).double().to(device)[::2])]
+    found = annealing.annealed_sample(*hidden, "infinite", TAIL, *heats, key)
+    plain = [Heat(*(t.contiguous() for t in heat)) for heat in heats]
+    assert all(map(torch.equal, found, annealing.annealed_sample(*hidden, "infinite", TAIL, *plain, key)))
 
 
 @jit

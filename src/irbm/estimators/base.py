@@ -169,7 +169,8 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             "exact" sums over every state of the smaller side, up to 2^25 of them; "ais" anneals along several paths,
             forward and back, and never enumerates; "auto" is exact where that takes no more than about a minute.
         data : array or None
-            Examples (n, D), which help "ais": the base of its paths, and a start for its reverse chains.
+            Examples (n, D), which help "ais": starts of its search for modes, the heaviest among them, and of its
+            reverse chains; the means of the base of its paths.
         tol, budget : float, int or None
             "ais" doubles the points of its paths, or its chains, until its bracket is narrower than ``tol`` nats or
             another doubling would take more than ``budget`` points with 400 chains (on a GPU 1600), or as much work

@@ -123,7 +123,7 @@ def estimate(
     """ln Z by annealing, never by enumeration: the work doubles until the bracket closes or the budget is spent.
 
     ``means_D`` are the visibles' means, for the base of the paths (the machine's own where it is None);
-    ``examples`` (n, D) start one more set of chains for the reverse side.
+    ``examples`` (n, D) are starts of the search for modes, and of one more set of chains for the reverse side.
     """
     check_finite(machine)
     if examples is not None and not len(examples):

@@ -1,7 +1,7 @@
 """Where a machine has its weight: states from many kinds of start, gathered into a base for paths to ln Z.
 
 No search is sure to find every mode. Starts differ as much as they can: noise, what each single filter asks for, what
-random sets of units and those with like filters ask for together, the data's means, examples.
+random sets of units and those with like filters ask for together, the data's means, examples, the heaviest among them.
 """
 
 import math
@@ -22,7 +22,7 @@ SWEEPS = 100
 ASKED = 8  # times at least for each unit: once is too few to be sure of a mode that few units lead to, and seldom
 ASKED_SWEEPS = 20  # in which a unit goes on asking for its filter
 COMPANY = 16  # units at most that ask together
-AT_ONCE = 1024  # states, so that memory is bounded
+AT_ONCE = 1024  # states that are swept, so that memory is bounded
 PARTS = 16  # of the base for each set of states
 FITTING_STEPS = 20
 SINGLES = 8  # more of them about single states, those that the others serve worst
@@ -43,7 +43,9 @@ def hunt(machine: Machine, means_D: Tensor | None, examples: Tensor | None, nois
 
 
 def _swept(machine: Machine, v_BD: Tensor, noise: Noise) -> Tensor:
-    return machine.gibbs(v_BD, _labels(machine, len(v_BD), noise), noise, SWEEPS)[0]
+    """Labels start as the visibles have them: with any other a state would be left before it is known."""
+    y_B = ops.sample_categorical(machine.log_prob_y(v_BD), noise(len(v_BD))) if machine.n_classes else None
+    return machine.gibbs(v_BD, y_B, noise, SWEEPS)[0]
 
 
 def _labels(machine: Machine, n: int, noise: Noise) -> Tensor | None:
@@ -97,7 +99,10 @@ def _from_sets(machine: Machine, n: int, noise: Noise) -> Tensor:
 
 def _from_examples(machine: Machine, examples: Tensor, n: int, noise: Noise) -> Tensor:
     """Any of them, and as half of the n states the heaviest: a single one can be a mode that no chain has come to."""
-    heaviest = torch.argsort(minus_free_energy(machine, examples), descending=True)[: n // 2]
+    weight_U, which_N = torch.unique(minus_free_energy(machine, examples), return_inverse=True)  # copies count once
+    place_N = torch.arange(len(which_N), device=which_N.device)
+    one_U = torch.zeros_like(weight_U, dtype=torch.long).scatter_reduce_(0, which_N, place_N, "amax")
+    heaviest = one_U.flip(0)[: n // 2]
     others = (noise(n - len(heaviest)) * len(examples)).long().clamp(max=len(examples) - 1)
     return examples[torch.cat([heaviest, others]).to(examples.device)].to(machine.weights)
 
