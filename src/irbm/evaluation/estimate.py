@@ -246,7 +246,7 @@ def _resampled(path: Path, estimate: Estimate, n: int, noise: Noise) -> Starts:
 
 
 def _from_examples(path: Path, examples: Tensor, n: int, noise: Noise) -> Starts:
-    rows = (noise(n) * len(examples)).long().clamp(max=len(examples) - 1)
+    rows = modes.any_rows(n, len(examples), noise)
     v_BD = examples[rows.to(examples.device)].to(path.machine.weights)
     y_B = path.machine.log_prob_y(v_BD).argmax(1) if path.machine.n_classes else None
     return Starts(path.of_machine(v_BD, y_B, noise), rows)

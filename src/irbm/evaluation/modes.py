@@ -19,7 +19,7 @@ from irbm.ops.noise import Noise
 
 STARTS = 1024
 SWEEPS = 100
-ASKED = 8  # times at least for each unit: once is too few to be sure of a mode that few units lead to, and seldom
+ASKED = 8  # times at least for each unit: few of them may lead to a mode, and not every time
 ASKED_SWEEPS = 20  # in which a unit goes on asking for its filter
 COMPANY = 16  # units at most that ask together
 AT_ONCE = 1024  # states that are swept, so that memory is bounded
@@ -103,8 +103,13 @@ def _from_examples(machine: Machine, examples: Tensor, n: int, noise: Noise) -> 
     place_N = torch.arange(len(which_N), device=which_N.device)
     one_U = torch.zeros_like(weight_U, dtype=torch.long).scatter_reduce_(0, which_N, place_N, "amax")
     heaviest = one_U.flip(0)[: n // 2]
-    others = (noise(n - len(heaviest)) * len(examples)).long().clamp(max=len(examples) - 1)
-    return examples[torch.cat([heaviest, others]).to(examples.device)].to(machine.weights)
+    rows = torch.cat([heaviest, any_rows(n - len(heaviest), len(examples), noise)])
+    return examples[rows.to(examples.device)].to(machine.weights)
+
+
+def any_rows(n: int, of: int, noise: Noise) -> Tensor:
+    """n of so many rows, with repetition."""
+    return (noise(n) * of).long().clamp(max=of - 1)
 
 
 def minus_free_energy(machine: Machine, v_BD: Tensor) -> Tensor:

@@ -137,15 +137,10 @@ class Path:
         part_B, v_BD = dispatch.annealed_visible(field_BD, *of_parts, tau, noise)
         y_B = states.y_B
         if y_B is not None:
-            y_B = ops.sample_categorical(_column(tau) * self.machine.label_field(h_BK), noise(len(v_BD)))
+            y_B = ops.sample_categorical(ops.column(tau) * self.machine.label_field(h_BK), noise(len(v_BD)))
         return gain_B, self.states(v_BD, y_B, part_B)
 
 
 def _of_part(states: States) -> Tensor:
     """b_m.v - L_m of the part that a chain is in: (B,), float64."""
     return states.base_BM.gather(1, states.part_B[:, None])[:, 0]
-
-
-def _column(value: Tensor) -> Tensor:
-    """(B,) as a column; a scalar as it is."""
-    return value[:, None] if value.dim() else value

@@ -135,7 +135,7 @@ class Heat(NamedTuple):
 
 def heated(field_BN: Tensor, base_BN: Tensor, tau: Tensor) -> Tensor:
     """tau of the activations or fields that the state asks for, and 1 - tau of those that a base has."""
-    tau = _column(tau).to(field_BN.dtype)
+    tau = column(tau).to(field_BN.dtype)
     return tau * field_BN + (1 - tau) * base_BN
 
 
@@ -150,7 +150,7 @@ def annealed_table(a_BK: Tensor, beta_K: Tensor, kind: Kind, tail: float, kappa:
     if kind == "fixed":
         return t_BZ
     shortfall_Z = torch.arange(K - 1, -2, -1, device=a_BK.device, dtype=torch.float64).clamp(min=0)
-    return t_BZ - _column(kappa) * shortfall_Z
+    return t_BZ - column(kappa) * shortfall_Z
 
 
 def annealed_sample(
@@ -177,11 +177,11 @@ def annealed_field(
 
     Part m weighs a row by pi_m e^{(1 - tau) (base + answer)}, in float64, and has the field ``bias_MD[m]``.
     """
-    part_B = sample_categorical((1 - _column(tau)) * (base_BM + answer_BM) + log_share_M, u_B)
+    part_B = sample_categorical((1 - column(tau)) * (base_BM + answer_BM) + log_share_M, u_B)
     return part_B, heated(field_BD, bias_MD[part_B], tau)
 
 
-def _column(value: Tensor) -> Tensor:
+def column(value: Tensor) -> Tensor:
     """(B,) as a column; a scalar as it is."""
     return value[:, None] if value.dim() else value
 
