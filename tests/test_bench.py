@@ -194,7 +194,7 @@ class TestResult:
         assert {"python", "torch", "numpy", "scikit-learn"} <= set(result["versions"])
         assert result["seed"] == 3
         assert [row["name"] for row in result["steps"]] == [case.name for case in SMALL]
-        for row in (*result["steps"], *result["annealing"]):
+        for row in (*result["steps"], *result["annealing"], *result["scoring"]):
             for timed in row["seconds"].values():
                 low, high = timed["quartiles"]
                 assert 0 < timed["fastest"] <= low <= timed["median"] <= high
@@ -202,6 +202,7 @@ class TestResult:
         first = result["steps"][0]["seconds"]
         assert {"irbm", "its matrix products in float32", "plain RBM, torch eager"} <= set(first)
         assert "scikit-learn BernoulliRBM" in first
+        assert len(result["scoring"][0]["seconds"]) == 3
 
     def test_series_change_one_size(self, result):
         assert [row["l"] for row in result["scaling"]["l"]] == [3, 5]
@@ -275,7 +276,7 @@ class TestCommand:
         assert "scikit-learn" in printed
         written = json.loads(file.read_text())
         assert written["scaling"] == {}
-        assert len(bench.tables(written)) == 3
+        assert len(bench.tables(written)) == 4
 
     def test_refuses_before_any_work(self, monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(bench, "run", lambda *a, **k: pytest.fail("it worked"))

@@ -20,6 +20,7 @@ FILES = [
     "test_products.py",
     "test_counting.py",
     "test_annealing.py",
+    "test_scoring.py",
     "../training/test_cuda.py",
 ]
 

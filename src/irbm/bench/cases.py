@@ -34,6 +34,7 @@ SERIES_EPOCH = 32  # the same in a series, which has large sizes
 GROWTH_STEPS = {"cpu": 250, "cuda": 500}  # to a pass; the paper's 50,000 examples make 500
 GROWTH_PASSES = 4  # to some 400 units; the paper's machines have 600 after 50 passes
 ANNEALING_CHAINS, ANNEALING_POINTS = 100, 101
+SCORED, SCORING_PASSES = 2000, {"cpu": 4, "cuda": 32}
 SERIES_REPETITIONS = 5
 THREADING = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PACKAGES = ("scikit-learn", "numba", "scipy", "rbms")
@@ -57,6 +58,7 @@ def run(
         "seed": seed,
         "steps": [_step(case, repetitions, seed, device, report) for case in kind],
         "annealing": [_annealing(kind[0], repetitions, seed, device, report)],
+        "scoring": [_scoring(kind[0], repetitions, seed, device, report)],
         "growth": _growth(kind[0], seed, device, report),
         "scaling": _scaling(kind[0], seed, device, report) if scaling else {},
         "load_average": {"before": load, "after": os.getloadavg()},
@@ -121,6 +123,19 @@ def _annealing(
     }
     timed = interleaved(calls, repetitions, device)
     return {"name": name, "D": case.D, "l": case.l, "chains": chains, "seconds": _seconds(timed)}
+
+
+def _scoring(
+    case: Case, repetitions: int, seed: int, device: torch.device, report: Callable[[str], None]
+) -> dict[str, Any]:
+    name = f"{case.D} x {case.l}, free energies of {SCORED} examples in float64"
+    report(name)
+    n, who = SCORING_PASSES[device.type], (OURS, "its matrix product in float64", "torch, operation by operation")
+    calls = steps.scoring(case.D, case.l, SCORED, seed, device)
+    timed = interleaved(
+        {one: (_repeated(call, n), n) for one, call in zip(who, calls, strict=True)}, repetitions, device
+    )
+    return {"name": name, "D": case.D, "l": case.l, "examples": SCORED, "seconds": _seconds(timed)}
 
 
 def _growth(case: Case, seed: int, device: torch.device, report: Callable[[str], None]) -> dict[str, Any]:

@@ -82,8 +82,8 @@ def run_line(row: dict[str, Any], note: str) -> str:
 
 
 def tables(result: dict[str, Any]) -> list[Table]:
-    """One table for the training steps, one for the annealing steps, one for growth."""
-    titles = {"steps": "one training step", "annealing": "one annealing step"}
+    """One table for the training steps, one for the annealing steps, one for scores, one for growth."""
+    titles = {"steps": "one training step", "annealing": "one annealing step", "scoring": "scores"}
     made = [_table(titles[part], result[part]) for part in titles]
     if result["scaling"]:
         made.append(_table("scaling", [row for series in result["scaling"].values() for row in series]))
@@ -118,7 +118,8 @@ def page(results: dict[str, dict[str, Any]], runs: Sequence[str] = ()) -> str:
         "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
         "step, alone, are the floor; on a GPU from a CUDA graph, as the step is. Training multiplies in two bfloat16 "
         "parts there, and can be faster than products in float32: its floor is that in bfloat16, by torch, which is "
-        "not the fastest at every size. Annealing multiplies as exactly as float32 does. Where a machine is as small "
+        "not the fastest at every size. Annealing multiplies as exactly as float32 does. "
+        "Free energies, which scores are made of, are in float64 from end to end. Where a machine is as small "
         "as 64 x 100, a step on a CPU is mostly what lies between products: plain torch and scikit-learn are faster.",
     ]
     for picture, result in results.items():
@@ -156,7 +157,7 @@ def _section(result: dict[str, Any], picture: str) -> list[str]:
         "| step | who | median | irbm takes of it |",
         "|---|---|---:|---:|",
     ]
-    for row in (*result["steps"], *result["annealing"]):
+    for row in (*result["steps"], *result["annealing"], *result.get("scoring", ())):  # some files are older than scores
         lines += [_line(row["name"] if not i else "", *cells) for i, cells in enumerate(rows(row))]
     lines += ["", f"Growth, minibatch and chains as in the first row. {growth_line(result['growth'])}"]
     lines += [part for line in (*memory_lines(result), *error_lines(result)) for part in ("", line)]

@@ -1,4 +1,4 @@
-"""What is timed: the trainer's step, the bare products within it, the annealing step, and growth.
+"""What is timed: the trainer's step, the bare products within it, the annealing step, scoring, and growth.
 
 Shapes: B examples, N chains, D visible units, l hidden units, k Gibbs steps.
 """
@@ -15,6 +15,7 @@ from irbm.bench.timing import Call
 from irbm.evaluation import ais
 from irbm.evaluation.paths import Base, Path
 from irbm.models import Frozen, Infinite, Machine
+from irbm.ops import reference
 from irbm.ops.noise import uniform_noise
 from irbm.ops.recording import Recording
 from irbm.training import Settings, Trainer, TrainingState
@@ -141,6 +142,26 @@ def annealing(D: int, l: int, n_chains: int, n_points: int, seed: int, device: t
         ais.forward(path, schedule, n_chains, noise)
 
     return estimate
+
+
+def scoring(D: int, l: int, n: int, seed: int, device: torch.device | str) -> tuple[Call, Call, Call]:
+    """Free energies of n examples in float64: ours, the matrix product within, and by torch's own operations."""
+    machine = random_machine(D, l, seed, device).to(dtype=torch.float64)
+    v_BD = examples(n, D, seed, device).double()
+    depth, beta_K = machine.depth, machine.depth.penalties(machine.hidden_bias)
+
+    def ours() -> None:
+        machine.free_energy(v_BD)
+
+    def product() -> None:
+        machine.activations(v_BD)
+
+    def by_operations() -> None:
+        how = (machine.order, beta_K, machine.size, depth.kind, depth.tail)
+        log_sum_B = reference.log_sum_z(machine.activations(v_BD), *how)
+        torch.sub(machine.visible.energy(v_BD, machine.visible_bias), log_sum_B)
+
+    return ours, product, by_operations
 
 
 # -- growth -----------------------------------------------------------------------------------------------------

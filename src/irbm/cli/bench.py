@@ -20,7 +20,7 @@ def bench(
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
-    """Time a training step and an annealing step beside their matrix products and other RBMs.
+    """Time a training step, an annealing step and scores beside their matrix products and other RBMs.
 
     Some five minutes on a small CPU; nothing else should run meanwhile.
 

@@ -5,13 +5,16 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
 from irbm.evaluation.partition import LogPartition
 from irbm.models import Machine
+from irbm.ops import reference as ops
 
 CHUNK_BYTES = 2**26
+TENSORS = 8  # of a chunk's size that are there at once
 
 
 def mean_likelihood(minus_f: NDArray[np.float64], log_z: LogPartition) -> dict[str, Any]:
@@ -30,22 +33,16 @@ def mean_likelihood(minus_f: NDArray[np.float64], log_z: LogPartition) -> dict[s
 def pseudo_log_likelihood(machine: Machine, v_BD: Tensor) -> Tensor:
     """sum_j ln p(v_j | the other visibles): (B,), float64, exact for every j.
 
-    p(v_j | rest) = 1 / (1 + e^{F(v) - F(v with j flipped)}).
+    p(v_j | rest) = 1 / (1 + e^{F(v) - F(v with j flipped)}); a flip moves activations by a column of the weights.
     """
-    free_energy_B = machine.free_energy(v_BD)
-    total_B = torch.zeros_like(free_energy_B)
-    width = machine.n_visible + 8 * (machine.capacity + 1) * max(1, machine.n_classes)
-    columns = max(1, CHUNK_BYTES // (8 * len(v_BD) * width))
+    a_BK, b_D = F.linear(v_BD, machine.weights, machine.hidden_bias), machine.visible_bias.double()
+    before_B = machine.log_sum(machine.with_labels(a_BK, None))
+    total_B = torch.zeros_like(before_B)
+    columns = max(1, CHUNK_BYTES // (TENSORS * 8 * a_BK.numel() * max(1, machine.n_classes)))
     for start in range(0, machine.n_visible, columns):
-        flipped = _flip_each(v_BD, range(start, min(start + columns, machine.n_visible)))
-        flipped_JB = machine.free_energy(flipped.flatten(0, 1)).view(flipped.shape[:2])
-        total_B -= torch.logaddexp(torch.zeros_like(flipped_JB), free_energy_B - flipped_JB).sum(0)
+        some = slice(start, start + columns)
+        sign_JB = 1 - 2 * v_BD[:, some].T  # of what a flip adds
+        flipped_JBK = a_BK + sign_JB[..., None] * machine.weights.T[some, None]
+        after_JB = machine.log_sum(machine.with_labels(flipped_JBK.flatten(0, 1), None)).view(sign_JB.shape)
+        total_B -= ops.softplus(after_JB - before_B + sign_JB.double() * b_D[some, None]).sum(0)
     return total_B
-
-
-def _flip_each(v_BD: Tensor, columns: range) -> Tensor:
-    """One copy of the batch for each column, with that column flipped: (J, B, D)."""
-    flipped = v_BD.repeat(len(columns), 1, 1)
-    for row, column in enumerate(columns):
-        flipped[row, :, column] = 1 - flipped[row, :, column]
-    return flipped

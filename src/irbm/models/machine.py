@@ -156,8 +156,15 @@ class Machine:
 
     def free_energy(self, v_BD: Tensor, y_B: Tensor | None = None) -> Tensor:
         """F(v) = -b.v - ln sum_z e^{t_z}, or F(v, y) where y is given: (B,), float64. Eqs. 4 and 10."""
-        summed = torch.logsumexp(self.joint_table(self.activations(v_BD, y_B), y_B).flatten(1), dim=1)
-        return self.visible.energy(v_BD, self.visible_bias) - summed
+        return self.visible.energy(v_BD, self.visible_bias) - self.log_sum(self.activations(v_BD, y_B), y_B)
+
+    def log_sum(self, a: Tensor, y_B: Tensor | None = None) -> Tensor:
+        """ln sum_z e^{d_y + t_z}, over all labels where y is None, from activations: -F(v) - b.v; (B,), float64."""
+        summed = dispatch.log_sum_z(a, *self._hidden_arguments(a)[1:])
+        if self.label_bias is None:
+            return summed
+        bias_C = self.label_bias.double()
+        return torch.logsumexp(summed + bias_C, dim=-1) if y_B is None else summed + bias_C[y_B]
 
     def energy(self, v_BD: Tensor, h_BK: Tensor, z_B: Tensor, y_B: Tensor | None = None) -> Tensor:
         """E(v, h, y, z) for z in 1..l: (B,), float64. Eqs. 1 and 8."""

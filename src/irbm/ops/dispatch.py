@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.ops import annealing, compiled, counting, fused, labels, reference
+from irbm.ops import annealing, compiled, counting, fused, labels, reference, scoring
 from irbm.ops.kernels import Draws, available
 from irbm.ops.noise import CountedStream, KeyedStream, Noise
 from irbm.ops.reference import Contrast, Heat, Kind, Labelled
@@ -128,13 +128,26 @@ def annealed_visible(
     return part_B, bernoulli_sample(field_BD, noise)
 
 
+def log_sum_z(a: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float) -> Tensor:
+    """ln sum_z e^{t_z} from activations (..., K) of either precision: (...,), float64."""
+    machine = (order_K, beta_K, size, kind, tail)
+    if a.requires_grad or beta_K.requires_grad:
+        return reference.log_sum_z(a, *machine)
+    if a.is_cuda and available(a.device):
+        return scoring.log_sum_z(a.flatten(0, -2), *machine).view(a.shape[:-1])
+    if compiled.counts_on(a.device):
+        return compiled.log_sum_z(a.flatten(0, -2), *machine).view(a.shape[:-1])
+    return reference.log_sum_z(a, *machine)
+
+
 def label_scores(a_BK: Tensor, machine: Labelled) -> Tensor:
     """-F(y | v) of every label, from activations without one."""
     if has_kernels(a_BK):
         return labels.label_scores(a_BK, machine)
     if all(map(compiled.runs_on, (a_BK, machine.weights_KC, machine.bias_C))):
         return compiled.label_scores(a_BK, machine)
-    return reference.label_scores(a_BK, machine)
+    a_BCK, how = a_BK[:, None] + machine.weights_KC.T, machine[2:]
+    return log_sum_z(a_BCK, *how) + machine.bias_C.double()
 
 
 def label_contrast(a_BK: Tensor, y_B: Tensor, machine: Labelled, u_pos_B: Tensor, u_neg_B: Tensor) -> Contrast:

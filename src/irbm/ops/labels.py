@@ -1,6 +1,6 @@
 """Every label of an example at once in one fused Triton kernel: a program owns one example and one label.
 
-The slow twins are ``reference.label_scores`` and ``reference.label_contrast``. As in ``fused``, gains are added up in
+The slow twins are ``reference.log_sum_z`` and ``reference.label_contrast``. As in ``fused``, gains are added up in
 float64, and what is left after subtracting the largest t is float32.
 
 Shapes: B examples, C classes, K hidden units (padding included). Tables over K run over positions.

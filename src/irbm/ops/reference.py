@@ -53,6 +53,12 @@ def depth_table(gain_BK: Tensor, size: Tensor, kind: Kind, tail: float) -> Tenso
     return t_BZ.masked_fill(z_Z != size if kind == "fixed" else z_Z > size, -math.inf)
 
 
+def log_sum_z(a_BK: Tensor, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind, tail: float) -> Tensor:
+    """ln sum_z e^{t_z} from activations by unit: (B,), float64. Eqs. 4-5."""
+    gain_BK = softplus(a_BK) - beta_K
+    return torch.logsumexp(depth_table(gain_BK[..., order_K], size, kind, tail), dim=-1)
+
+
 def survival(t_BZ: Tensor) -> Tensor:
     """P(z >= i | v) for i = 1..Z from a z-table (B, Z). Eq. 16."""
     p_BZ = torch.softmax(t_BZ, dim=-1)
@@ -196,12 +202,6 @@ class Labelled(NamedTuple):
     size: Tensor
     kind: Kind
     tail: float
-
-
-def label_scores(a_BK: Tensor, machine: Labelled) -> Tensor:
-    """d_y + ln sum_z e^{t_z(v, y)} of every label, from activations without one: (B, C), float64. Eq. 31."""
-    _, t_BCZ = _label_tables(a_BK, machine)
-    return torch.logsumexp(t_BCZ, dim=-1)
 
 
 def _label_tables(a_BK: Tensor, machine: Labelled) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ Shapes: B examples, R rows of both phases, K hidden units (padding included), D 
 shared among as many threads as torch has, where there is enough to do; no result depends on it.
 
 Precision: gains are added up in float64, because t reaches thousands while z is decided by its differences; what is
-left after subtracting the largest t is float32.
+left after subtracting the largest t is float32. What scores are made of is float64 from end to end (``scoring``).
 """
 
 from irbm.ops.compiled.annealing import annealed_sample
@@ -16,6 +16,7 @@ from irbm.ops.compiled.hidden import hidden_reach, hidden_sample, hidden_sample_
 from irbm.ops.compiled.labels import label_contrast, label_scores
 from irbm.ops.compiled.loops import available, counts_on, runs_on
 from irbm.ops.compiled.philox import row_uniforms, uniforms
+from irbm.ops.compiled.scoring import log_sum_z
 from irbm.ops.compiled.sweeps import gibbs
 from irbm.ops.compiled.update import update_biases_, update_weights_
 from irbm.ops.compiled.visible import sample_bernoulli
@@ -31,6 +32,7 @@ __all__ = [
     "hidden_sample_keyed",
     "label_contrast",
     "label_scores",
+    "log_sum_z",
     "phases",
     "row_uniforms",
     "runs_on",

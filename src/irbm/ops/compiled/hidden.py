@@ -32,7 +32,7 @@ def _raise(t_K, by):
 
 
 @jit
-def _depths(gain_K, order_K, t_K):
+def depths(gain_K, order_K, t_K):
     """t_k for each position, eqs. 4-5: in quarters side by side, because a sum must wait for the one before."""
     Q = len(t_K) // 4
     a_Q, b_Q, c_Q, d_Q = order_K[:Q], order_K[Q : 2 * Q], order_K[2 * Q : 3 * Q], order_K[3 * Q : 4 * Q]
@@ -114,7 +114,7 @@ def _table(gain_K, order_K, size, kind, tail, t_K, w_K, deeper_K):
 
     Returned, that of z beyond the table, and the largest t of z <= l.
     """
-    _depths(gain_K, order_K, t_K)
+    depths(gain_K, order_K, t_K)
     top = largest(t_K[:size])
     rest = largest(t_K[size:])
     peak = rest if rest > top else top
