@@ -41,8 +41,7 @@ def reproduce_command(
         typer.Option(
             help=escape(
                 "The work of table1's last estimates, which alone are then repeated: points of an annealing path with "
-                "the first number of chains, or fewer points with more. Larger costs time in proportion. "
-                "[16000 on MNIST, 32000 on CalTech]"
+                "the first number of chains, or fewer points with more. Larger costs time in proportion. [64000]"
             )
         ),
     ] = None,

@@ -8,7 +8,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from irbm import plots
-from irbm.evaluation.estimate import DEFAULT_BUDGET, KEPT_PATHS
+from irbm.evaluation.estimate import KEPT_PATHS
 from irbm.experiments import frank_wolfe, paper
 from irbm.experiments.choice import Choice, Chosen, choose, choose_all
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
@@ -41,14 +41,14 @@ class Effort:
     greedy_candidates: tuple[int, ...]  # of CD from the greedy units, which are a good start; 0: these themselves
     sizes: dict[str, int]  # of the models that do not choose it
     choice_budget: int = 500  # points of the longest path of annealing
-    full_budget: int = DEFAULT_BUDGET
+    full_budget: int = 64_000
     max_components: int | None = None
 
 
 EVERY_100TH, EVERY_200TH = tuple(range(100, 1001, 100)), tuple(range(200, 1001, 200))
 EFFORT = {
-    MNIST: Effort(EVERY_200TH, (0, 100, 200), {CLASSIC: 500, GREEDY: 460}, full_budget=16000),
-    CALTECH: Effort(EVERY_100TH, (0, 100, 200, 300), {CLASSIC: 500, GREEDY: 550}, full_budget=32000),
+    MNIST: Effort(EVERY_200TH, (0, 100, 200), {CLASSIC: 500, GREEDY: 460}),
+    CALTECH: Effort(EVERY_100TH, (0, 100, 200, 300), {CLASSIC: 500, GREEDY: 550}),
     # Small enough to enumerate, so that seconds do.
     DIGITS: Effort((10, 50, 100), (0, 10), {CLASSIC: 14, GREEDY: 14}, max_components=14),
 }
