@@ -32,6 +32,13 @@ WAYS = {  # starts, sweeps, how often each unit is asked, whether the data are g
 LARGEST = 5  # of the examples' that are written down
 
 
+def chosen(file: Path, dataset: str) -> tuple[Machine, torch.Tensor]:
+    """The machine of a file, its units by position, and the training examples."""
+    tensors, about = read_tensors(file, "chosen")
+    whole = restore(tensors, about["machine"], "cpu")
+    return whole.selected(whole.order[: int(whole.size)]), torch.from_numpy(load(dataset).train.X).float()
+
+
 def searched(machine: Machine, examples: torch.Tensor, way: str, seed: int) -> dict[str, Any]:
     modes.STARTS, modes.SWEEPS, modes.ASKED, with_data = WAYS[way]
     data = (examples.mean(0), examples) if with_data else (None, None)
@@ -47,10 +54,7 @@ def main() -> None:
     parser.add_argument("--dataset", required=True)
     parser.add_argument("--seeds", type=int, default=8)
     args = parser.parse_args()
-    tensors, about = read_tensors(args.file, "chosen")
-    whole = restore(tensors, about["machine"], "cpu")
-    machine = whole.selected(whole.order[: int(whole.size)])
-    X = torch.from_numpy(load(args.dataset).train.X).float()
+    machine, X = chosen(args.file, args.dataset)
     largest = torch.topk(modes.minus_free_energy(machine, X), LARGEST)
     result: dict[str, Any] = {
         "dataset": args.dataset,

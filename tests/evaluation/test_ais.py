@@ -381,6 +381,37 @@ def test_an_earlier_larger_forward_value_is_believed_and_doubted():
     assert not found.reliable
 
 
+def test_states_that_are_known_bound_ln_z_from_below():
+    """They are summed, not estimated: where they weigh more than the way back allows, runs have missed them."""
+    rounds = [a_round(400, [100.0], [100.05])]
+    assert verdict(rounds, ["test"], 0.1, known=90.0) == verdict(rounds, ["test"], 0.1)
+    closer = verdict(rounds, ["test"], 0.1, known=99.99)
+    assert closer.lower == 99.99
+    assert closer.value == 100.0
+    assert closer.reliable
+    missed = verdict(rounds, ["test"], 0.1, known=103.0)
+    assert missed.value == missed.lower == missed.upper == 103.0
+    assert not missed.reliable
+    assert "states that are known weigh 103.00 alone" in missed.reason
+
+
+@pytest.mark.parametrize("with_examples", [False, True])
+def test_an_estimate_is_never_below_the_states_it_has_found(with_examples, monkeypatch):
+    """Runs along paths that all miss a state are no reason to believe less than it weighs."""
+    machine = path_of("infinite")[1].machine
+    weight = 1000.0 + partition.exact(machine).value
+
+    def known_weight(machine, *sets):
+        assert len(sets) == 1 + with_examples
+        return weight
+
+    monkeypatch.setattr(record.modes, "known_weight", known_weight)
+    examples = torch.ones(3, machine.n_visible, dtype=torch.uint8) if with_examples else None
+    found = estimate(machine, examples=examples, seed=0, budget=200)
+    assert found.value == found.lower == weight
+    assert not found.reliable
+
+
 def test_the_largest_forward_value_less_its_errors_is_believed_whatever_its_path_and_length():
     noisy = (100.04, 0.05, 40.0)  # larger, but not by more than its errors
     found = verdict([a_round(400, [100.02, noisy], [100.1]), a_round(800, [99.95, 99.99], [100.05])], ["test"], 0.1)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from irbm.evaluation import ais, modes
+from irbm.evaluation import ais, modes, partition
 from irbm.evaluation.paths import Base, Path
 from irbm.experiments import known
 from irbm.models import Fixed, Frozen, Infinite, Machine
@@ -86,10 +86,45 @@ def test_a_narrow_state_is_a_part_of_its_own():
     wanted = (machine.weights[-1] > 0).double()
     noisy = modes._from_noise(machine, 300, noise_of(0))
     base = modes.base_of(machine, [torch.cat([noisy, wanted[None]])], seed=0)
-    assert len(base.bias_MD) == modes.PARTS + modes.SINGLES
+    assert len(base.bias_MD) == modes.PARTS + modes.HEAVIEST + modes.SINGLES
     assert ((base.bias_MD > 0).double() == wanted).all(1).any()
     without = modes.base_of(machine, [noisy], seed=0)
     assert not ((without.bias_MD > 0).double() == wanted).all(1).any()
+
+
+def test_the_heaviest_state_is_a_part_of_its_own_where_others_are_served_worse(monkeypatch):
+    """A cluster about it serves it, as it does not serve noise, of which no state counts."""
+    machine = haystack()
+    machine = replace(machine, hidden_bias=machine.hidden_bias + torch.eye(4 * D + 1)[-1].double() * 0.5 * D)
+    heavy_D = (machine.weights[-1] > 0).double()
+    near_BD = torch.where(torch.rand(100, D, generator=torch.Generator().manual_seed(7)) < 0.1, 1 - heavy_D, heavy_D)
+    states_BD = torch.cat([modes._from_noise(machine, 300, noise_of(0)), near_BD, heavy_D[None]])
+
+    def singles():
+        return modes._missed(machine, states_BD, *modes._fitted(states_BD, seed=0))
+
+    assert (singles() == heavy_D).all(1).any()
+    assert len(singles().unique(dim=0)) == modes.HEAVIEST + modes.SINGLES
+    monkeypatch.setattr(modes, "HEAVIEST", 0)
+    assert not (singles() == heavy_D).all(1).any()
+
+
+@pytest.mark.parametrize("n_classes", [0, 3])
+@pytest.mark.parametrize("depth", [Fixed(), Infinite(1.01)], ids=str)
+def test_what_all_states_weigh_is_ln_z_and_some_weigh_less(depth, n_classes):
+    make = torch.Generator().manual_seed(8)
+    machine = replace(
+        bimodal(depth),
+        weights=torch.randn(K, 8, generator=make, dtype=torch.float64),
+        visible_bias=torch.randn(8, generator=make, dtype=torch.float64),
+    )
+    if n_classes:
+        machine = with_labels(machine, n_classes)
+    states = (torch.arange(256)[:, None] >> torch.arange(8) & 1).to(torch.uint8)
+    log_z = partition.exact(machine).value
+    assert modes.known_weight(machine, states, states[100:].double()) == pytest.approx(log_z, abs=1e-9)
+    weights = modes.minus_free_energy(machine, states[:7])
+    assert modes.known_weight(machine, states[:7], states[3:7]) == pytest.approx(float(torch.logsumexp(weights, 0)))
 
 
 @pytest.mark.parametrize("n", [5, 8, 200])
@@ -167,7 +202,7 @@ def test_bases_are_mixtures(n_unique, dtype):
     unique = (torch.rand(n_unique, D, generator=generator) < 0.5).to(dtype)
     states = unique[torch.arange(200) % n_unique]
     base = modes.base_of(bimodal(Fixed()).to(dtype=dtype), [states], seed=0)
-    assert len(base.bias_MD) == min(n_unique, modes.PARTS) + min(n_unique, modes.SINGLES)
+    assert len(base.bias_MD) == min(n_unique, modes.PARTS) + min(n_unique, modes.HEAVIEST + modes.SINGLES)
     assert base.bias_MD.dtype == dtype
     assert base.log_share_M.exp().sum().item() == pytest.approx(1.0, abs=1e-12)
     assert base.bias_MD.abs().max() <= math.log((1 - modes.SMOOTHING / 2) / (modes.SMOOTHING / 2)) + 1e-5

@@ -91,20 +91,24 @@ def _ceiling(estimate: Estimate) -> float:
 
 
 class Bracket(NamedTuple):
-    """What all rounds say: from the largest forward value to what the last round's reverse ones allow."""
+    """What all rounds say: from the largest forward value to what the last round's reverse ones allow.
+
+    Never below what is ``known``: the weight of states that were found.
+    """
 
     best: Estimate
     lower: float
     upper: float
 
     @classmethod
-    def of(cls, rounds: list[Round]) -> "Bracket":
+    def of(cls, rounds: list[Round], known: float) -> "Bracket":
         # Every forward value is a stochastic lower bound: the largest, of whatever path and length, is the one to
         # believe, less what it may be large by chance. All runs in the first place, or the second, have less of that.
         single = [e for r in rounds for e in r.forward]
         by_place = zip(*(r.forward for r in rounds), strict=True)
         best = max([*single, *(ais.together(runs) for runs in by_place)], key=_floor)
-        return cls(best, _floor(best), max(rounds[-1].upper, _ceiling(best)))
+        lower = max(_floor(best), known)
+        return cls(best, lower, max(rounds[-1].upper, _ceiling(best), lower))
 
     @property
     def width(self) -> float:
@@ -152,13 +156,14 @@ def _estimate(
     with Progress(transient=True, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("ln Z: looking for modes", total=math.log2(most / n_points) + 2)
         found_BD = modes.hunt(machine, means_D, examples, noise)
+        known = modes.known_weight(machine, *(s for s in (found_BD, examples) if s is not None))
         means_D = found_BD.mean(0) if means_D is None else means_D.to(machine.weights)
         paths = ensemble(frozen, [found_BD], means_D, seed)
         pilots = _best(paths, few // PILOT_SHARE, noise)
         bar.update(task, advance=1)
         while True:
             rounds.append(_round(pilots, n_points, n_chains, examples, noise))
-            found = Bracket.of(rounds)
+            found = Bracket.of(rounds, known)
             bar.update(task, advance=1, description=f"ln Z in [{found.lower:.2f}, {found.upper:.2f}]")
             if _longer_pays(rounds):
                 n_points *= 2
@@ -172,7 +177,7 @@ def _estimate(
             else:
                 better = {e.path: e.better for e in rounds[-1].forward}
                 pilots = [p._replace(path=better[p.path.name]) for p in pilots]
-    return verdict(rounds, [path.name for path in paths], tol)
+    return verdict(rounds, [path.name for path in paths], tol, known)
 
 
 def _best(paths: list[Path], n_chains: int, noise: Noise) -> list[Pilot]:
@@ -282,9 +287,9 @@ def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:
     return None if y_B is None else y_B[rows]
 
 
-def verdict(rounds: list[Round], paths: list[str], tol: float) -> LogPartition:
-    """The bracket, and whether to believe it."""
-    last, bracket = rounds[-1], Bracket.of(rounds)
+def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -math.inf) -> LogPartition:
+    """The bracket, and whether to believe it; ``known`` is the weight of states that were found."""
+    last, bracket = rounds[-1], Bracket.of(rounds, known)
     best, lower, upper = bracket
     effort = f"at {last.n_points} points and {last.n_chains} chains"
     doubts = [] if math.isfinite(bracket.width) else ["an estimate is not a finite number"]
@@ -292,7 +297,9 @@ def verdict(rounds: list[Round], paths: list[str], tol: float) -> LogPartition:
         doubts.append(f"the effective sample size is {best.ess:.1f} of {len(best.log_weights)}")
     if last.n_points < LEAST_POINTS:
         doubts.append(f"{last.n_points} points are too few")
-    if lower > last.upper:
+    if known > last.upper:
+        doubts.append(f"states that are known weigh {known:.2f} alone, more than the last runs back allow")
+    elif lower > last.upper:
         doubts.append("forward runs gave more than the last ones back allow")
     if bracket.width > max(RELIABLE_WIDTH, tol):
         doubts.append(f"forward and reverse estimates stay {bracket.width:.2f} nats apart {effort}")
@@ -308,7 +315,8 @@ def verdict(rounds: list[Round], paths: list[str], tol: float) -> LogPartition:
             tried += f"; {e.value:.2f} along the {e.path}, of {e.ess:.1f} effective chains, is passed over"
     reason = "; ".join([*(doubts or [closed]), tried])
     trials = tuple(trial for r in rounds for trial in _trials(r))
-    return LogPartition(best.value, best.stderr, lower, upper, best.ess, not doubts, reason, "ais", trials)
+    value = max(best.value, known)
+    return LogPartition(value, best.stderr, lower, upper, best.ess, not doubts, reason, "ais", trials)
 
 
 def _trials(of: Round) -> Iterator[Trial]:

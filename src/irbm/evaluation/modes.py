@@ -25,7 +25,8 @@ COMPANY = 16  # units at most that ask together
 AT_ONCE = 1024  # states that are swept, so that memory is bounded
 PARTS = 16  # of the base for each set of states
 FITTING_STEPS = 20
-SINGLES = 8  # more of them about single states, those that the others serve worst
+HEAVIEST = 4  # more of them about single states, the heaviest far from each other
+SINGLES = 8  # and those that the others serve worst
 SMOOTHING = 0.05  # of a fair coin in the means of each part
 
 
@@ -117,6 +118,17 @@ def minus_free_energy(machine: Machine, v_BD: Tensor) -> Tensor:
     return torch.cat([-machine.free_energy(part) for part in parts])
 
 
+def known_weight(machine: Machine, *sets: Tensor) -> float:
+    """ln of the sum of e^{-F} over distinct states, the heaviest of each set: ln Z is no less."""
+    heaviest = [_heaviest(machine, states_BD) for states_BD in sets]
+    return float(torch.logsumexp(minus_free_energy(machine, torch.unique(torch.cat(heaviest), dim=0)), dim=0))
+
+
+def _heaviest(machine: Machine, states_BD: Tensor) -> Tensor:
+    rows = torch.topk(minus_free_energy(machine, states_BD), min(AT_ONCE, len(states_BD))).indices
+    return states_BD[rows.to(states_BD.device)].to(machine.weights)
+
+
 # -- bases --------------------------------------------------------------------------------------------------
 
 
@@ -148,17 +160,21 @@ def _fitted(states_BD: Tensor, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def _missed(machine: Machine, states_BD: Tensor, means_MD: Tensor, share_M: Tensor) -> Tensor:
-    """States, one after the other, that weigh most by what the parts so far make of them: (SINGLES, D), float64.
+    """The heaviest states, then those that weigh most by what the parts so far make of them: (S, D), float64.
 
-    A narrow mode can be alone in its part, or in a broad one's company: its state is then a part of its own.
+    A narrow mode can be alone in its part, or in a broad one's company: its state is then a part of its own. One state
+    can outweigh all others together while the parts serve many others worse, of which none counts for much.
     """
     states_BD = torch.unique(states_BD, dim=0)
     minus_f_B, states_BD = minus_free_energy(machine, states_BD), states_BD.double()
     log_q_B = torch.logsumexp(torch.log(share_M) + _log_density(states_BD, means_MD), dim=1)
+    taken_B = torch.zeros_like(log_q_B, dtype=torch.bool)  # by a single state's part
     missed = []
-    for _ in range(min(SINGLES, len(states_BD))):
-        missed.append(states_BD[(minus_f_B - log_q_B).argmax()])
+    for n in range(min(HEAVIEST + SINGLES, len(states_BD))):
+        by_weight_B = minus_f_B.masked_fill(taken_B, -math.inf)
+        missed.append(states_BD[(by_weight_B if n < HEAVIEST else minus_f_B - log_q_B).argmax()])
         log_single_B = _log_density(states_BD, missed[-1][None])[:, 0] - math.log(len(means_MD))
+        taken_B |= log_single_B > log_q_B
         log_q_B = torch.logaddexp(log_q_B, log_single_B)
     return torch.stack(missed)
 
