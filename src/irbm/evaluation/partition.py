@@ -45,7 +45,8 @@ class LogPartition:
     stderr : float
         Its standard error; 0 where it is exact.
     lower, upper : float
-        The bracket: forward estimates are lower bounds in expectation; reverse ones are evidence of an upper bound.
+        The bracket: forward estimates are lower bounds in expectation, known states are one for certain; reverse
+        estimates are evidence of an upper bound.
     ess : float
         The effective sample size of the best forward estimate: how many chains share the weight.
     reliable : bool

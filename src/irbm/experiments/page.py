@@ -28,7 +28,7 @@ hidden units, N_h the effective size of eq. 33, M_T the number of units regroupe
 A bracket is of ln Z alone. It says nothing of seeds, and nothing of builds: kernels changed between the commits named
 below, and the same seed then trains another machine. Such machines differ by a nat or two: at epoch 200 on MNIST
 table 1 and fig. 7 have the same recipe and seed, and brackets that do not meet (of the validation split here, the test
-split there). Once it was more than twenty, by an earlier estimate that was not reliable: table 1's row with L1 1e-5."""
+split there)."""
 
 SEARCH = """## The search behind table 1
 
