@@ -1,9 +1,9 @@
 """What an estimate of ln Z makes of a machine with one state that outweighs the rest, with and without a part for it.
 
-``python -m benchmarks.heaviest CHOSEN.safetensors --dataset NAME`` takes a file as ``benchmarks.starts`` does, estimates
-ln Z from several seeds with a small budget, with no parts of the base for the heaviest states and with those there are
-now, and writes results/heaviest.json: each estimate, the largest forward value of its runs, and what the states that
-its search had found weigh alone.
+``python -m benchmarks.heaviest CHOSEN.safetensors --dataset NAME`` takes a file as ``benchmarks.starts`` does, and
+looks for ln Z from several seeds with a small budget: with no parts of the base for the heaviest states, and with those
+there are now. It writes results/heaviest.json: each estimate with the largest forward value of its runs, and what the
+heaviest examples weigh alone.
 """
 
 import argparse
@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-
 from benchmarks.starts import chosen
+
 from irbm.evaluation import modes
 from irbm.evaluation.estimate import estimate
 from irbm.experiments.results import stamp, write_json
