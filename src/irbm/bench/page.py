@@ -45,8 +45,8 @@ def growth_line(growth: dict[str, Any]) -> str:
     return (
         f"From {growth['first_size']} to {growth['last_size']} units in {growth['steps']} steps on enlarged digits, "
         f"through {len(growth['capacities'])} capacities: "
-        f"{duration(growth['growing'])} a step on average, with all that growth brings but the first compilation of "
-        f"kernels, and {duration(growth['held'])} at the same sizes held, a ratio of {ratio:.2f}."
+        f"{duration(growth['growing'])} a step on average, with all that growth brings, "
+        f"and {duration(growth['held'])} at the same sizes held, a ratio of {ratio:.2f}."
     )
 
 

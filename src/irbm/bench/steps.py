@@ -21,12 +21,14 @@ from irbm.ops.recording import Recording
 from irbm.training import Settings, Trainer, TrainingState
 from irbm.training.callbacks import Callback
 from irbm.training.initial import initial_machine
+from irbm.training.trainer import FIRST_RECORDED
 
 SHARE_ON = 0.2  # of the visible units in the examples
 WEIGHT_SCALE = 0.05
 REGROUPED = 0.8  # of the units, before each step
 HELD_SIZES = 9  # to compare growth with
 GROWTH_TURNS = 5
+UNTIMED = FIRST_RECORDED + 2  # steps of a run that grows: its first recording is of the last of them but one
 ENLARGED = 4  # pixels of a digit's pixel, on each side
 
 
@@ -203,9 +205,10 @@ class _Watch(Callback):
 def growth(case: Case, n_batches: int, n_passes: int, seed: int, device: torch.device | str) -> dict[str, Any]:
     """Mean seconds a step of a run from one unit on, and of machines held at sizes taken evenly from it.
 
-    All that comes with growth is within the run's time: larger capacities, and on a GPU a recording for each. Both take
-    turns, for medians: a single run says as much about the machine's other work. Before them each has had a run in
-    which kernels are compiled.
+    All that comes with growth is within the run's time: larger capacities, and on a GPU a recording for each, but for
+    the first, which a machine of any size has: those held have it behind them, and so has the run when its time begins.
+    Both take turns, for medians: a single run says as much about the machine's other work. Before them each has had a
+    run in which kernels are compiled.
     """
     X = pictures(n_batches * case.B, case.D, device)
     growing, watch, _ = _grown(case, X, n_passes, seed)
@@ -217,7 +220,7 @@ def growth(case: Case, n_batches: int, n_passes: int, seed: int, device: torch.d
     for _ in range(GROWTH_TURNS):
         *_, seconds = _grown(case, X, n_passes, seed)
         at_rest = sum(_pass_seconds(trainer) for trainer in held) / len(held)
-        turns.append((seconds / growing.state.step, at_rest / n_batches))
+        turns.append((seconds, at_rest / n_batches))
     step_growing, step_held = np.median(turns, axis=0).tolist()
     return {
         "first_size": 1,
@@ -230,12 +233,14 @@ def growth(case: Case, n_batches: int, n_passes: int, seed: int, device: torch.d
 
 
 def _grown(case: Case, X: Tensor, n_passes: int, seed: int) -> tuple[Trainer, _Watch, float]:
-    """A run from one unit on, what was seen of it, and its seconds."""
+    """A run from one unit on, what was seen of it, and its seconds a step."""
     growing, watch = _trainer(replace(case, l=1), X, seed, "adaptive", most=None), _Watch()
     growing.callbacks = (watch,)
+    for _ in range(UNTIMED):
+        growing.step(torch.arange(case.B, device=X.device))
     seconds = sum(_pass_seconds(growing) for _ in range(n_passes))
     watch.after_segment(growing)
-    return growing, watch, seconds
+    return growing, watch, seconds / (growing.state.step - UNTIMED)
 
 
 def _pass_seconds(trainer: Trainer) -> float:
