@@ -5,11 +5,12 @@ import torch
 
 from irbm.ops import annealing, fused
 from irbm.ops import reference as ops
-from irbm.ops.kernels import Key, constexpr, jit, row_launch, tl
+from irbm.ops.kernels import INTERPRETED, Key, constexpr, jit, row_launch, tl
 from irbm.ops.reference import Heat
 
 TAIL = ops.log_tail(1.01)
 EDGE = 1e-5  # a decision may differ where its uniform is this close to its threshold
+FEW = 4 if INTERPRETED else 20  # rows: the interpreter takes a tenth of a second for each
 
 
 @pytest.mark.parametrize("per_row", [False, True])
@@ -17,7 +18,7 @@ EDGE = 1e-5  # a decision may differ where its uniform is this close to its thre
 @pytest.mark.parametrize("pulls", [(1, 1), (0, 100), (100, 0)])  # weak; to a clamp, and let go
 @pytest.mark.parametrize("kind", ["fixed", "ordered", "infinite"])
 def test_sums_and_samples_are_those_of_the_twin(kind, K, pulls, per_row, device):
-    B, generator = 8, torch.Generator().manual_seed(K)
+    B, generator = FEW, torch.Generator().manual_seed(K)
 
     def uniform(*shape):
         return torch.rand(shape, generator=generator).to(device)
@@ -38,12 +39,12 @@ def test_sums_and_samples_are_those_of_the_twin(kind, K, pulls, per_row, device)
     at_an_edge = ((survival_BZ - u_B[:, None]).abs() < EDGE).any(1, keepdim=True)
     at_an_edge = at_an_edge | ((torch.sigmoid(there_BK) - u_BK).abs() < EDGE)
     assert not ((found[2] != wanted[2]) & ~at_an_edge).any()
-    assert at_an_edge.all(1).sum() <= 2  # of eight rows
+    assert at_an_edge.all(1).sum() <= B // 4
 
 
 @pytest.mark.parametrize("per_row", [False, True])
 @pytest.mark.parametrize("M", [1, 5, 16, 64])
-@pytest.mark.parametrize(("B", "D"), [(20, 1), (20, 30), (6, 784), (3, 3000)])  # the last: more threads than 16 x 16
+@pytest.mark.parametrize(("B", "D"), [(FEW, 1), (FEW, 30), (4, 784), (3, 3000)])  # the last: more threads than 16 x 16
 def test_parts_and_visibles_are_those_of_the_twin(B, D, M, per_row, device):
     generator = torch.Generator().manual_seed(100 * D + M)
 
