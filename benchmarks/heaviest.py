@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.heaviest CHOSEN.safetensors --dataset NAME`` takes a file as ``benchmarks.starts`` does, and
 looks for ln Z from several seeds with a small budget: with no parts of the base for the heaviest states, and with those
-there are now. It writes results/heaviest.json: each estimate with the largest forward value of its runs, and what the
-heaviest examples weigh alone.
+there are now. It writes results/heaviest.json: each estimate with the largest forward value of its runs, the
+heaviest example, and what the states weigh that have parts.
 """
 
 import argparse
@@ -17,8 +17,17 @@ from irbm.evaluation import modes
 from irbm.evaluation.estimate import estimate
 from irbm.experiments.results import stamp, write_json
 from irbm.models import Machine
+from irbm.ops.noise import uniform_noise
 
 NOW = modes.HEAVIEST
+
+
+def singles(machine: Machine, X: torch.Tensor, heaviest: int) -> list[float]:
+    """What the states weigh that have a part of the base for themselves, in the first round."""
+    modes.HEAVIEST = heaviest
+    found_BD = modes.hunt(machine, X.mean(0), X, uniform_noise(0, 0))
+    states_BD = torch.cat([found_BD, modes.heaviest(machine, found_BD, X)])
+    return modes.minus_free_energy(machine, modes._missed(machine, states_BD, *modes._fitted(found_BD, 0))).tolist()
 
 
 def estimated(machine: Machine, X: torch.Tensor, heaviest: int, seed: int, budget: int) -> dict[str, Any]:
@@ -37,13 +46,14 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=500)
     args = parser.parse_args()
     machine, X = chosen(args.file, args.dataset)
+    weight_N = modes.minus_free_energy(machine, X)
     result: dict[str, Any] = {
         "dataset": args.dataset,
         "machine": args.file.stem,
         "n_components": int(machine.size),
         "budget": args.budget,
-        "known_weight_of_examples": modes.known_weight(machine, X),
-        "largest_of_examples": float(modes.minus_free_energy(machine, X).max()),
+        "heaviest_example": {"row": int(weight_N.argmax()), "weight": float(weight_N.max())},
+        "singles": {heaviest: singles(machine, X, heaviest) for heaviest in (0, NOW)},
         "estimates": [],
     }
     for heaviest in (0, NOW):

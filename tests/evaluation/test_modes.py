@@ -85,11 +85,13 @@ def test_a_narrow_state_is_a_part_of_its_own():
     machine = replace(machine, hidden_bias=machine.hidden_bias + torch.eye(4 * D + 1)[-1].double() * 0.7 * D)
     wanted = (machine.weights[-1] > 0).double()
     noisy = modes._from_noise(machine, 300, noise_of(0))
-    base = modes.base_of(machine, [torch.cat([noisy, wanted[None]])], seed=0)
+    base = modes.base_of(machine, [torch.cat([noisy, wanted[None]])], noisy[:0], seed=0)
     assert len(base.bias_MD) == modes.PARTS + modes.HEAVIEST + modes.SINGLES
     assert ((base.bias_MD > 0).double() == wanted).all(1).any()
-    without = modes.base_of(machine, [noisy], seed=0)
+    without = modes.base_of(machine, [noisy], noisy[:0], seed=0)
     assert not ((without.bias_MD > 0).double() == wanted).all(1).any()
+    known = modes.base_of(machine, [noisy], wanted[None], seed=0)  # an example that sweeps leave
+    assert ((known.bias_MD > 0).double() == wanted).all(1).any()
 
 
 def test_the_heaviest_state_is_a_part_of_its_own_where_others_are_served_worse(monkeypatch):
@@ -103,15 +105,32 @@ def test_the_heaviest_state_is_a_part_of_its_own_where_others_are_served_worse(m
     def singles():
         return modes._missed(machine, states_BD, *modes._fitted(states_BD, seed=0))
 
-    assert (singles() == heavy_D).all(1).any()
-    assert len(singles().unique(dim=0)) == modes.HEAVIEST + modes.SINGLES
+    found = singles()
+    assert (found == heavy_D).all(1).any()
+    assert len(found.unique(dim=0)) == modes.HEAVIEST + modes.SINGLES
+    assert torch.cdist(found[: modes.HEAVIEST], found[: modes.HEAVIEST], p=1).fill_diagonal_(D).min() > 0.15 * D
     monkeypatch.setattr(modes, "HEAVIEST", 0)
     assert not (singles() == heavy_D).all(1).any()
 
 
+def test_a_second_mode_has_a_part_where_the_first_one_has_many_states():
+    """Of the first, all but one pixel of most states are alike: none of them takes a part from the second."""
+    machine, generator = bimodal(Fixed()), torch.Generator().manual_seed(9)
+    first = torch.ones(200, D, dtype=torch.float64)
+    first[torch.arange(200), torch.randint(0, D, (200,), generator=generator)] = 0.0
+    noisy = (torch.rand(100, D, generator=generator) < 0.2).double()
+    second = torch.zeros(1, D, dtype=torch.float64)
+    states_BD = torch.cat([first, noisy, second])
+    assert modes.minus_free_energy(machine, second) < modes.minus_free_energy(machine, first).min()
+    assert modes.minus_free_energy(machine, second) > modes.minus_free_energy(machine, noisy).max()
+    found = modes._missed(machine, states_BD, *modes._fitted(states_BD, seed=0))[: modes.HEAVIEST]
+    assert (found == second).all(1).any()
+    assert (found.mean(1) > 0.9).sum() == 1
+
+
 @pytest.mark.parametrize("n_classes", [0, 3])
 @pytest.mark.parametrize("depth", [Fixed(), Infinite(1.01)], ids=str)
-def test_what_all_states_weigh_is_ln_z_and_some_weigh_less(depth, n_classes):
+def test_what_all_states_weigh_is_ln_z_and_some_weigh_less(depth, n_classes, monkeypatch):
     make = torch.Generator().manual_seed(8)
     machine = replace(
         bimodal(depth),
@@ -122,9 +141,17 @@ def test_what_all_states_weigh_is_ln_z_and_some_weigh_less(depth, n_classes):
         machine = with_labels(machine, n_classes)
     states = (torch.arange(256)[:, None] >> torch.arange(8) & 1).to(torch.uint8)
     log_z = partition.exact(machine).value
-    assert modes.known_weight(machine, states, states[100:].double()) == pytest.approx(log_z, abs=1e-9)
-    weights = modes.minus_free_energy(machine, states[:7])
-    assert modes.known_weight(machine, states[:7], states[3:7]) == pytest.approx(float(torch.logsumexp(weights, 0)))
+    distinct = modes.heaviest(machine, states, states[100:].double())
+    assert distinct.shape == (256, 8)
+    assert modes.log_weight(machine, distinct) == pytest.approx(log_z, abs=1e-9)
+    assert modes.log_weight(machine.to(dtype=torch.float32), distinct.float()) == pytest.approx(log_z, abs=1e-5)
+    some = modes.heaviest(machine, states[:7], states[3:7])
+    assert modes.log_weight(machine, some) < log_z
+    monkeypatch.setattr(modes, "AT_ONCE", 5)  # the heaviest of each set alone
+    some = modes.heaviest(machine, states[:100])
+    assert sorted(modes.minus_free_energy(machine, some).tolist()) == pytest.approx(
+        sorted(modes.minus_free_energy(machine, states[:100]).tolist())[-5:]
+    )
 
 
 @pytest.mark.parametrize("n", [5, 8, 200])
@@ -201,7 +228,7 @@ def test_bases_are_mixtures(n_unique, dtype):
     generator = torch.Generator().manual_seed(3)
     unique = (torch.rand(n_unique, D, generator=generator) < 0.5).to(dtype)
     states = unique[torch.arange(200) % n_unique]
-    base = modes.base_of(bimodal(Fixed()).to(dtype=dtype), [states], seed=0)
+    base = modes.base_of(bimodal(Fixed()).to(dtype=dtype), [states], states[:0], seed=0)
     assert len(base.bias_MD) == min(n_unique, modes.PARTS) + min(n_unique, modes.HEAVIEST + modes.SINGLES)
     assert base.bias_MD.dtype == dtype
     assert base.log_share_M.exp().sum().item() == pytest.approx(1.0, abs=1e-12)

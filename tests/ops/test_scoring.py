@@ -103,6 +103,14 @@ def test_no_number_is_no_sum(fast):
     assert twin.log_sum_z(a_BK, *rest).isnan().tolist() == [row == 2 for row in range(B)]
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_activations_without_bound_have_sums_without_bound(kind, fast):
+    twin, device = fast
+    a_BK, *rest = case_of(kind, 64, 40, 2.0, device, made())
+    a_BK[2, 7] = math.inf
+    assert twin.log_sum_z(a_BK, *rest).isinf().tolist() == [row == 2 for row in range(B)]
+
+
 @pytest.mark.skipif(not compiled.available(), reason="numba is not installed")
 def test_threads_share_rows_and_change_none(use_threads):
     case = case_of("infinite", 300, 211, 2.0, "cpu", made())

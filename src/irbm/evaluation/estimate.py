@@ -34,6 +34,7 @@ ERRORS = 4.0  # standard errors on either side of an estimate; the value is the 
 LEAST_ESS = 20.0
 LEAST_POINTS = 100  # of a path that may be believed: on a shorter one both sides see little but the base
 FLOAT32_ROUNDING = 2.0**-24
+ROUNDING = 0.01  # nats that runs may lack by rounding, where known states are summed in float64
 FOR_STEPS = 0  # the last part of a key, which steps count on from
 RELIABLE_WIDTH = 0.5
 LADDER = 16  # points; as many chains at each as make the others' number in all
@@ -93,12 +94,14 @@ def _ceiling(estimate: Estimate) -> float:
 class Bracket(NamedTuple):
     """What all rounds say: from the largest forward value to what the last round's reverse ones allow.
 
-    Never below what is ``known``: the weight of states that were found.
+    Never below what is ``known``: the weight of states that were found. Where runs are contradicted, by that or by each
+    other, nobody knows how much more they have missed: as much again is allowed for.
     """
 
     best: Estimate
     lower: float
     upper: float
+    missed: float  # nats by which runs are contradicted, where that is above 0
 
     @classmethod
     def of(cls, rounds: list[Round], known: float) -> "Bracket":
@@ -107,12 +110,17 @@ class Bracket(NamedTuple):
         single = [e for r in rounds for e in r.forward]
         by_place = zip(*(r.forward for r in rounds), strict=True)
         best = max([*single, *(ais.together(runs) for runs in by_place)], key=_floor)
-        lower = max(_floor(best), known)
-        return cls(best, lower, max(rounds[-1].upper, _ceiling(best), lower))
+        lower, upper = max(_floor(best), known), rounds[-1].upper
+        missed = lower - min(upper, _ceiling(best))
+        return cls(best, lower, max(upper, _ceiling(best), lower + missed), missed)
 
     @property
     def width(self) -> float:
         return self.upper - self.lower
+
+    @property
+    def contradicted(self) -> bool:
+        return self.missed > ROUNDING
 
 
 def estimate(
@@ -156,9 +164,10 @@ def _estimate(
     with Progress(transient=True, console=console, disable=not console.is_terminal) as bar:
         task = bar.add_task("ln Z: looking for modes", total=math.log2(most / n_points) + 2)
         found_BD = modes.hunt(machine, means_D, examples, noise)
-        known = modes.known_weight(machine, *(s for s in (found_BD, examples) if s is not None))
+        known_BD = modes.heaviest(machine, *(states for states in (found_BD, examples) if states is not None))
+        known = modes.log_weight(machine, known_BD)
         means_D = found_BD.mean(0) if means_D is None else means_D.to(machine.weights)
-        paths = ensemble(frozen, [found_BD], means_D, seed)
+        paths = ensemble(frozen, [found_BD], known_BD, means_D, seed)
         pilots = _best(paths, few // PILOT_SHARE, noise)
         bar.update(task, advance=1)
         while True:
@@ -169,10 +178,10 @@ def _estimate(
                 n_points *= 2
             else:
                 n_chains *= 2
-            if found.width <= tol or n_points * n_chains > most * few:
+            if (found.width <= tol and not found.contradicted) or n_points * n_chains > most * few:
                 break
             if len(rounds) <= REFITS:
-                paths = ensemble(frozen, [found_BD, rounds[-1].samples_BD], means_D, seed)
+                paths = ensemble(frozen, [found_BD, rounds[-1].samples_BD], known_BD, means_D, seed)
                 pilots = _best(paths, few // PILOT_SHARE, noise)
             else:
                 better = {e.path: e.better for e in rounds[-1].forward}
@@ -200,10 +209,13 @@ def _longer_pays(rounds: list[Round]) -> bool:
     return last.effective > WORTH * before[-1].effective or (last.is_apart and WORTH * last.gap < before[-1].gap)
 
 
-def ensemble(frozen: Frozen, sets: Sequence[Tensor], means_D: Tensor, seed: int) -> list[Path]:
+def ensemble(frozen: Frozen, sets: Sequence[Tensor], known_BD: Tensor, means_D: Tensor, seed: int) -> list[Path]:
     """Different ways to the same machine: a base of clusters of states or of means, z free, drawn deep or clamped."""
     machine = frozen.machine
-    ways = [("clusters", modes.base_of(machine, sets, seed)), ("means", modes.mixture(machine, means_D[None]))]
+    ways = [
+        ("clusters", modes.base_of(machine, sets, known_BD, seed)),
+        ("means", modes.mixture(machine, means_D[None])),
+    ]
     free = [Path(f"base of {name}", frozen, base) for name, base in ways]
     if isinstance(machine.depth, Fixed):
         return free
@@ -290,16 +302,16 @@ def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:
 def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -math.inf) -> LogPartition:
     """The bracket, and whether to believe it; ``known`` is the weight of states that were found."""
     last, bracket = rounds[-1], Bracket.of(rounds, known)
-    best, lower, upper = bracket
+    best, lower, upper, _ = bracket
     effort = f"at {last.n_points} points and {last.n_chains} chains"
     doubts = [] if math.isfinite(bracket.width) else ["an estimate is not a finite number"]
     if best.ess < LEAST_ESS:
         doubts.append(f"the effective sample size is {best.ess:.1f} of {len(best.log_weights)}")
     if last.n_points < LEAST_POINTS:
         doubts.append(f"{last.n_points} points are too few")
-    if known > last.upper:
-        doubts.append(f"states that are known weigh {known:.2f} alone, more than the last runs back allow")
-    elif lower > last.upper:
+    if bracket.contradicted and known == lower:
+        doubts.append(f"states that are known weigh {known:.2f} alone, more than the runs found")
+    elif bracket.contradicted:
         doubts.append("forward runs gave more than the last ones back allow")
     if bracket.width > max(RELIABLE_WIDTH, tol):
         doubts.append(f"forward and reverse estimates stay {bracket.width:.2f} nats apart {effort}")
@@ -316,7 +328,8 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
     reason = "; ".join([*(doubts or [closed]), tried])
     trials = tuple(trial for r in rounds for trial in _trials(r))
     value = max(best.value, known)
-    return LogPartition(value, best.stderr, lower, upper, best.ess, not doubts, reason, "ais", trials)
+    stderr = max(best.stderr, value - best.value)
+    return LogPartition(value, stderr, lower, upper, best.ess, not doubts, reason, "ais", trials)
 
 
 def _trials(of: Round) -> Iterator[Trial]:

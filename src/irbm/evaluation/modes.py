@@ -118,25 +118,29 @@ def minus_free_energy(machine: Machine, v_BD: Tensor) -> Tensor:
     return torch.cat([-machine.free_energy(part) for part in parts])
 
 
-def known_weight(machine: Machine, *sets: Tensor) -> float:
-    """ln of the sum of e^{-F} over distinct states, the heaviest of each set: ln Z is no less."""
-    heaviest = [_heaviest(machine, states_BD) for states_BD in sets]
-    return float(torch.logsumexp(minus_free_energy(machine, torch.unique(torch.cat(heaviest), dim=0)), dim=0))
+def heaviest(machine: Machine, *sets: Tensor) -> Tensor:
+    """Distinct states, the heaviest of each set: (n, D)."""
+    found = []
+    for states_BD in sets:
+        rows = torch.topk(minus_free_energy(machine, states_BD), min(AT_ONCE, len(states_BD))).indices
+        found.append(states_BD[rows.to(states_BD.device)].to(machine.weights))
+    distinct_BD: Tensor = torch.unique(torch.cat(found), dim=0)
+    return distinct_BD
 
 
-def _heaviest(machine: Machine, states_BD: Tensor) -> Tensor:
-    rows = torch.topk(minus_free_energy(machine, states_BD), min(AT_ONCE, len(states_BD))).indices
-    return states_BD[rows.to(states_BD.device)].to(machine.weights)
+def log_weight(machine: Machine, distinct_BD: Tensor) -> float:
+    """ln of the sum of e^{-F} over states, in float64: ln Z is no less."""
+    return float(torch.logsumexp(minus_free_energy(machine.to(dtype=torch.float64), distinct_BD), dim=0))
 
 
 # -- bases --------------------------------------------------------------------------------------------------
 
 
-def base_of(machine: Machine, sets: Sequence[Tensor], seed: int) -> Base:
-    """A mixture fitted to each set of states, with more parts for single states that these would miss."""
+def base_of(machine: Machine, sets: Sequence[Tensor], known_BD: Tensor, seed: int) -> Base:
+    """A mixture fitted to each set of states, with more parts for single ones, of these or ``known``, it would miss."""
     fits = [_fitted(states_BD, seed) for states_BD in sets]
     means_MD, share_M = (torch.cat(several) for several in zip(*fits, strict=True))
-    singles_SD = _missed(machine, torch.cat(list(sets)), means_MD, share_M / len(sets))
+    singles_SD = _missed(machine, torch.cat([*sets, known_BD]), means_MD, share_M / len(sets))
     share_M = torch.cat([share_M, share_M.new_full((len(singles_SD),), len(sets) / len(means_MD))])
     return mixture(machine, torch.cat([means_MD, singles_SD]), share_M / share_M.sum())
 
@@ -168,14 +172,14 @@ def _missed(machine: Machine, states_BD: Tensor, means_MD: Tensor, share_M: Tens
     states_BD = torch.unique(states_BD, dim=0)
     minus_f_B, states_BD = minus_free_energy(machine, states_BD), states_BD.double()
     log_q_B = torch.logsumexp(torch.log(share_M) + _log_density(states_BD, means_MD), dim=1)
-    taken_B = torch.zeros_like(log_q_B, dtype=torch.bool)  # by a single state's part
+    taken_B, coins = torch.zeros_like(log_q_B, dtype=torch.bool), -math.log(2.0) * states_BD.shape[1]
     missed = []
     for n in range(min(HEAVIEST + SINGLES, len(states_BD))):
         by_weight_B = minus_f_B.masked_fill(taken_B, -math.inf)
         missed.append(states_BD[(by_weight_B if n < HEAVIEST else minus_f_B - log_q_B).argmax()])
-        log_single_B = _log_density(states_BD, missed[-1][None])[:, 0] - math.log(len(means_MD))
-        taken_B |= log_single_B > log_q_B
-        log_q_B = torch.logaddexp(log_q_B, log_single_B)
+        log_single_B = _log_density(states_BD, missed[-1][None])[:, 0]
+        taken_B |= log_single_B > coins  # nearer to it than fair coins are
+        log_q_B = torch.logaddexp(log_q_B, log_single_B - math.log(len(means_MD)))
     return torch.stack(missed)
 
 

@@ -29,9 +29,15 @@ def _log_sum_z_kernel(a_BK, order_K, beta_K, size, tail_1, out_B, K, KIND: const
     else:
         possible_K = inside_K if KIND == "infinite" else at_K < units
         t_K = tl.where(possible_K, tl.cumsum(gain_K, 0), float("-inf"))
-        t_tail = tl.sum(gain_K, 0) + tl.load(tail_1)  # -inf where there is none
-        peak = tl.maximum(tl.max(t_K, 0), t_tail)
-        log_sum = peak + tl.log(tl.sum(tl.exp(t_K - peak), 0) + tl.exp(t_tail - peak))
+        peak = tl.max(t_K, 0)
+        if KIND == "infinite":
+            t_tail = tl.sum(gain_K, 0) + tl.load(tail_1)
+            peak = tl.maximum(peak, t_tail)
+        shift = tl.where(peak == float("inf"), 0.0, peak)  # less itself that would be no number
+        total = tl.sum(tl.exp(t_K - shift), 0)
+        if KIND == "infinite":
+            total += tl.exp(t_tail - shift)
+        log_sum = shift + tl.log(total)
     tl.store(out_B + row, log_sum)
 
 

@@ -45,7 +45,7 @@ def _log_sum_z_rows(first, last, a_BK, order_K, beta_K, size, kind, tail, out_B)
             t_tail = t_K[-1] + tail
             peak = peak if t_tail <= peak else t_tail
             beyond = exp64(t_tail - peak)
-        out_B[b] = peak + np.log(_summed(t_K, peak) + beyond)
+        out_B[b] = peak if peak == np.inf else peak + np.log(_summed(t_K, peak) + beyond)
 
 
 def _log_sum_z_parts(n, parts, *rest):
