@@ -442,6 +442,12 @@ def test_single_pixels_are_those_unlike_all_their_neighbours():
         assert fig9.single_pixels(torch.from_numpy(images.reshape(50, -1)), (h, w)) == alone / 50
 
 
+def test_rows_that_an_earlier_table_had_are_left_out():
+    table1 = registry.EXPERIMENTS["table1"]
+    rows = [{"dataset": "digits", "model": model, "seed": 0} for model in ("iRBM", "iRBM RP and more", "iRBM RP")]
+    assert [r["model"] for r in table1._result(rows)["rows"]] == ["iRBM RP", "iRBM"]
+
+
 def test_rows_of_our_own_are_of_some_data_sets_and_change_what_their_names_say(tmp_path):
     table1 = registry.EXPERIMENTS["table1"]
     rows = {name: [model for model in table1.OWN_MODELS if table1.has(name, model)] for name in table1.EFFORT}

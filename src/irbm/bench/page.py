@@ -42,10 +42,11 @@ def rows(row: dict[str, Any]) -> list[tuple[str, str, str]]:
 
 def growth_line(growth: dict[str, Any]) -> str:
     ratio = growth["growing"] / growth["held"]
+    but = "compilation and a first recording" if "untimed" in growth else "the first compilation of kernels"
     return (
         f"From {growth['first_size']} to {growth['last_size']} units in {growth['steps']} steps on enlarged digits, "
         f"through {len(growth['capacities'])} capacities: "
-        f"{duration(growth['growing'])} a step on average, with all that growth brings, "
+        f"{duration(growth['growing'])} a step on average, with all that growth brings but {but}, "
         f"and {duration(growth['held'])} at the same sizes held, a ratio of {ratio:.2f}."
     )
 

@@ -226,7 +226,8 @@ def growth(case: Case, n_batches: int, n_passes: int, seed: int, device: torch.d
         "first_size": 1,
         "last_size": int(watch.sizes[-1]),
         "capacities": sorted(set(watch.capacities)),
-        "steps": growing.state.step,
+        "steps": growing.state.step - UNTIMED,
+        "untimed": UNTIMED,
         "growing": step_growing,
         "held": step_held,
     }
@@ -238,6 +239,7 @@ def _grown(case: Case, X: Tensor, n_passes: int, seed: int) -> tuple[Trainer, _W
     growing.callbacks = (watch,)
     for _ in range(UNTIMED):
         growing.step(torch.arange(case.B, device=X.device))
+    int(growing.machine.size)  # waits for the device
     seconds = sum(_pass_seconds(growing) for _ in range(n_passes))
     watch.after_segment(growing)
     return growing, watch, seconds / (growing.state.step - UNTIMED)

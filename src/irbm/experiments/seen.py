@@ -41,7 +41,7 @@ SEEN: dict[str, dict[str, Seen]] = {
             "RBM, ordinary training and RP are level there, where the paper has the RBM half a nat below. What is "
             "missing to the paper's value may be L1's doing ([why](decisions/010-reproduction.md)), but less of it is "
             "no recipe: with a tenth of its weight and 1000 chains training makes modes of single examples, by which "
-            "likelihoods are up to twenty nats lower and which short estimates, and once a long one, did not see "
+            "likelihoods are up to twenty-odd nats lower and which short estimates, and once a long one, did not see "
             "([what is done about it](decisions/005-bracket.md)). With 100 chains so small a weight fails, too: in "
             "the search below, after 200 epochs, it costs RP seven nats at one rate and seventy at the other, by "
             "estimates that are not reliable. The greedy units of FW-iRBM are far from what is cited for them on "

@@ -126,7 +126,7 @@ def best_regrouped(lab: Lab, dataset: str, seed: int) -> tuple[str, Chosen]:
 
 def has(dataset: str, model: str) -> bool:
     """Whether a data set has such a row: those that are not of the paper are of some data sets only."""
-    return model not in OWN_MODELS or model in OWN[dataset]
+    return model in MODELS and (model not in OWN_MODELS or model in OWN[dataset])
 
 
 def row(lab: Lab, dataset: str, model: str, seed: int) -> dict[str, Any]:
@@ -183,11 +183,15 @@ def run(lab: Lab) -> dict[str, Any]:
         for model in models
         if has(dataset, model)
     ]
+    for r in lab.earlier().get("rows", []):
+        if not has(r["dataset"], r["model"]):
+            lab.say(f"{TITLES[r['dataset']]}, {r['model']}: no row of the table any more, left out")
     choose_all(lab, [one for place in lab.left(wanted, _identity) for one in choices(lab, *place)])
     return lab.rows(wanted, _identity, row, _result)
 
 
 def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    rows = [r for r in rows if has(r["dataset"], r["model"])]
     order = sorted(rows, key=lambda r: (r["dataset"], MODELS.index(r["model"]), r["seed"]))
     datasets = list(dict.fromkeys(r["dataset"] for r in order))
     effort = {name: asdict(EFFORT[name]) for name in datasets}
