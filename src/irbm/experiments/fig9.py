@@ -103,6 +103,7 @@ def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
         "model": model,
         "seed": seed,
         "epoch": best.epoch,
+        "n_components": int(machine.size),
         "settings": settings_table(replace(best.choice.training.settings, n_iter=best.epoch)),
         "n_steps": n_steps,
         "n_deep": n_deep,
