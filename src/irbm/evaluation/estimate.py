@@ -34,7 +34,7 @@ ERRORS = 4.0  # standard errors on either side of an estimate; the value is the 
 LEAST_ESS = 20.0
 LEAST_POINTS = 100  # of a path that may be believed: on a shorter one both sides see little but the base
 FLOAT32_ROUNDING = 2.0**-24
-ROUNDING = 0.01  # nats that runs may lack by rounding, where known states are summed in float64
+ROUNDING = 0.01  # nats by which rounded parameters may give known states too much, or runs too little
 FOR_STEPS = 0  # the last part of a key, which steps count on from
 RELIABLE_WIDTH = 0.5
 LADDER = 16  # points; as many chains at each as make the others' number in all
@@ -120,7 +120,7 @@ class Bracket(NamedTuple):
 
     @property
     def contradicted(self) -> bool:
-        return self.missed > ROUNDING
+        return self.missed > 0
 
 
 def estimate(
@@ -165,7 +165,7 @@ def _estimate(
         task = bar.add_task("ln Z: looking for modes", total=math.log2(most / n_points) + 2)
         found_BD = modes.hunt(machine, means_D, examples, noise)
         known_BD = modes.heaviest(machine, *(states for states in (found_BD, examples) if states is not None))
-        known = modes.log_weight(machine, known_BD)
+        known = modes.log_weight(machine, known_BD) - ROUNDING
         means_D = found_BD.mean(0) if means_D is None else means_D.to(machine.weights)
         paths = ensemble(frozen, [found_BD], known_BD, means_D, seed)
         pilots = _best(paths, few // PILOT_SHARE, noise)
