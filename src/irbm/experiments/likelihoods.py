@@ -296,8 +296,9 @@ back the other way, from samples of the machine, gives a value that is too large
 as a bracket, with a verdict and the reason for it; `irbm evaluate` exits with status 3 where the verdict is no.
 
 *Reliable* means: a bracket of at most half a nat, an effective sample size of 20 or more, paths of 100 points or more,
-and no forward value, nor known states, above what the reverse ones allow ([the rule](decisions/005-bracket.md)). `tol`
-only says when to stop: a bracket that is still wider than that at the end of the budget may be reliable."""
+no forward value above what the reverse ones allow, and no known states above either
+([the rule](decisions/005-bracket.md)). `tol` only says when to stop: a bracket that is still wider than that at the end
+of the budget may be reliable."""
 
 CLOSING = """## What is done against it
 
@@ -310,7 +311,7 @@ CLOSING = """## What is done against it
   (The figures of this page, but for the small suite's, are of builds that asked once, took any examples, and had parts
   only for states that are served badly.)
 - What known states weigh, those of the search and the heaviest examples, is summed up: ln Z is no less. Where that is
-  more than the runs back allow, they have missed it, and the verdict is no. A machine trained on MNIST showed that
+  more than the runs found, they have missed it, and the verdict is no. A machine trained on MNIST showed that
   nothing else need notice: every kind of run agreed to half a nat, and one training example alone outweighed them all
   by six ([more](decisions/005-bracket.md)).
 - Each part of the base is a distribution of both sides: independent visibles, and hidden units that answer to their

@@ -160,7 +160,7 @@ class Machine:
 
     def log_sum(self, a: Tensor, y_B: Tensor | None = None) -> Tensor:
         """ln sum_z e^{d_y + t_z}, over all labels where y is None, from activations: -F(v) - b.v; (B,), float64."""
-        summed = dispatch.log_sum_z(a, *self._hidden_arguments(a)[1:])
+        summed = dispatch.log_sum_z(a, *self._how_z_chooses())
         if self.label_bias is None:
             return summed
         bias_C = self.label_bias.double()
@@ -188,9 +188,7 @@ class Machine:
     def _labelled(self) -> Labelled:
         if self.label_weights is None or self.label_bias is None:
             raise ValueError("this machine has no labels")
-        beta_K = self.depth.penalties(self.hidden_bias)
-        how = (self.order, beta_K, self.size, self.depth.kind, self.depth.tail)
-        return Labelled(self.label_weights, self.label_bias, *how)
+        return Labelled(self.label_weights, self.label_bias, *self._how_z_chooses())
 
     def log_prob_y(self, v_BD: Tensor) -> Tensor:
         """ln p(y | v): (B, C), float64. Eq. 32."""
@@ -237,15 +235,15 @@ class Machine:
 
     def hidden_given(self, a_BK: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
         """The same from activations."""
-        return dispatch.hidden_sample(*self._hidden_arguments(a_BK), noise)
+        return dispatch.hidden_sample(a_BK, *self._how_z_chooses(), noise)
 
     def hidden(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise) -> Hidden:
         """Reach and activity of each unit, with a sampled and the likeliest z: what a phase of training needs."""
-        return dispatch.hidden_reach(*self._hidden_arguments(self.activations(v_BD, y_B)), noise)
+        return dispatch.hidden_reach(self.activations(v_BD, y_B), *self._how_z_chooses(), noise)
 
-    def _hidden_arguments(self, a_BK: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, ops.Kind, float]:
-        beta_K = self.depth.penalties(self.hidden_bias)
-        return a_BK, self.order, beta_K, self.size, self.depth.kind, self.depth.tail
+    def _how_z_chooses(self) -> tuple[Tensor, Tensor, Tensor, ops.Kind, float]:
+        """What every operation on a z-table is given beside activations: order, penalties, l, the kind and its tail."""
+        return self.order, self.depth.penalties(self.hidden_bias), self.size, self.depth.kind, self.depth.tail
 
     def gibbs_step(
         self,
@@ -285,9 +283,8 @@ class Machine:
 
     def _free_gibbs(self, v_BD: Tensor, noise: CountedStream, n_steps: int) -> Tensor:
         """The same with no labels and nothing clamped, at once."""
-        beta_K = self.depth.penalties(self.hidden_bias)
-        parameters = (self.weights, self.hidden_bias, self.visible_bias, self.order, beta_K, self.size)
-        return compiled.gibbs(v_BD, *parameters, self.depth.kind, self.depth.tail, noise.next_key, n_steps)
+        parameters = (self.weights, self.hidden_bias, self.visible_bias, *self._how_z_chooses())
+        return compiled.gibbs(v_BD, *parameters, noise.next_key, n_steps)
 
     # -- all labels at once ---------------------------------------------------------------------------------
 
@@ -366,7 +363,7 @@ class Machine:
         The expectation over z is exact, or taken at the sampled z.
         """
         sloped = self.depth.sloped
-        hidden = self._hidden_arguments(self.activations(v_RD, y_R))
+        hidden = (self.activations(v_RD, y_R), *self._how_z_chooses())
         phase = dispatch.phases(*hidden, -share_R, noise, sampled=sampled, sloped=sloped)
         label_RC = None if y_R is None else self._one_hot(y_R)
         return self._gradients(v_RD, label_RC, phase.on_RK, phase.reach_RK, share_R), phase.z_R, phase.mode_R
