@@ -56,7 +56,9 @@ def main() -> None:
         rows.append(weighed(row, file))
         print(*rows[-1]["place"], f"{rows[-1]['known_weight']:.2f} of {rows[-1]['log_z']:.2f}", flush=True)
     print("not there:", missing)
-    result = {"rows": rows, "not_there": missing, "least_below": min((row["below"] for row in rows), default=None)}
+    if not rows:  # a good result stays
+        parser.error(f"no machine of results/table1.json is in {', '.join(map(str, folders))}")
+    result = {"rows": rows, "not_there": missing, "least_below": min(row["below"] for row in rows)}
     write_json(Path("results/known_states.json"), {**result, **stamp("cpu")})
 
 
