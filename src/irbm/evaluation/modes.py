@@ -100,12 +100,9 @@ def _from_sets(machine: Machine, n: int, noise: Noise) -> Tensor:
 
 def _from_examples(machine: Machine, examples: Tensor, n: int, noise: Noise) -> Tensor:
     """Any of them, and as half of the n states the heaviest: a single one can be a mode that no chain has come to."""
-    weight_U, which_N = torch.unique(minus_free_energy(machine, examples), return_inverse=True)  # copies count once
-    place_N = torch.arange(len(which_N), device=which_N.device)
-    one_U = torch.zeros_like(weight_U, dtype=torch.long).scatter_reduce_(0, which_N, place_N, "amax")
-    heaviest = one_U.flip(0)[: n // 2]
-    rows = torch.cat([heaviest, any_rows(n - len(heaviest), len(examples), noise)])
-    return examples[rows.to(examples.device)].to(machine.weights)
+    heavy_BD = heaviest(machine, examples, n=n // 2)
+    rows = any_rows(n - len(heavy_BD), len(examples), noise)
+    return torch.cat([heavy_BD, examples[rows.to(examples.device)].to(machine.weights)])
 
 
 def any_rows(n: int, of: int, noise: Noise) -> Tensor:
@@ -118,14 +115,15 @@ def minus_free_energy(machine: Machine, v_BD: Tensor) -> Tensor:
     return torch.cat([-machine.free_energy(part) for part in parts])
 
 
-def heaviest(machine: Machine, *sets: Tensor) -> Tensor:
-    """Distinct states, the heaviest of each set: (n, D)."""
+def heaviest(machine: Machine, *sets: Tensor, n: int = AT_ONCE) -> Tensor:
+    """Distinct states, the n heaviest of each set: copies of one leave room for others."""
     found = []
     for states_BD in sets:
-        rows = torch.topk(minus_free_energy(machine, states_BD), min(AT_ONCE, len(states_BD))).indices
-        found.append(states_BD[rows.to(states_BD.device)].to(machine.weights))
-    distinct_BD: Tensor = torch.unique(torch.cat(found), dim=0)
-    return distinct_BD
+        distinct_BD: Tensor = torch.unique(states_BD, dim=0)
+        rows = torch.topk(minus_free_energy(machine, distinct_BD), min(n, len(distinct_BD))).indices
+        found.append(distinct_BD[rows.to(distinct_BD.device)].to(machine.weights))
+    together_BD: Tensor = torch.unique(torch.cat(found), dim=0)
+    return together_BD
 
 
 def log_weight(machine: Machine, distinct_BD: Tensor) -> float:
