@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from fresh import SEED
 from irbm.ops import annealing, fused
 from irbm.ops import reference as ops
 from irbm.ops.kernels import INTERPRETED, Key, constexpr, jit, row_launch, tl
@@ -18,7 +19,7 @@ FEW = 4 if INTERPRETED else 20  # rows: the interpreter takes a tenth of a secon
 @pytest.mark.parametrize("pulls", [(1, 1), (0, 100), (100, 0)])  # weak; to a clamp, and let go
 @pytest.mark.parametrize("kind", ["fixed", "ordered", "infinite"])
 def test_sums_and_samples_are_those_of_the_twin(kind, K, pulls, per_row, device):
-    B, generator = FEW, torch.Generator().manual_seed(K)
+    B, generator = FEW, torch.Generator().manual_seed(SEED + K)
 
     def uniform(*shape):
         return torch.rand(shape, generator=generator).to(device)
@@ -39,14 +40,14 @@ def test_sums_and_samples_are_those_of_the_twin(kind, K, pulls, per_row, device)
     at_an_edge = ((survival_BZ - u_B[:, None]).abs() < EDGE).any(1, keepdim=True)
     at_an_edge = at_an_edge | ((torch.sigmoid(there_BK) - u_BK).abs() < EDGE)
     assert not ((found[2] != wanted[2]) & ~at_an_edge).any()
-    assert at_an_edge.all(1).sum() <= B // 4
+    assert at_an_edge.all(1).sum() <= 2
 
 
 @pytest.mark.parametrize("per_row", [False, True])
 @pytest.mark.parametrize("M", [1, 5, 16, 64])
 @pytest.mark.parametrize(("B", "D"), [(FEW, 1), (FEW, 30), (4, 784), (3, 3000)])  # the last: more threads than 16 x 16
 def test_parts_and_visibles_are_those_of_the_twin(B, D, M, per_row, device):
-    generator = torch.Generator().manual_seed(100 * D + M)
+    generator = torch.Generator().manual_seed(SEED + 100 * D + M)
 
     def normal(*shape, dtype=torch.float32):
         return 3 * torch.randn(shape, generator=generator, dtype=dtype).to(device)
@@ -60,7 +61,6 @@ def test_parts_and_visibles_are_those_of_the_twin(B, D, M, per_row, device):
     wanted_B, field_BD = ops.annealed_field(*state, u_B)
     assert part_B.dtype == torch.int64
     assert torch.equal(part_B, wanted_B)
-    assert len(part_B.unique()) > 1 or M == 1 or B < 20
     at_an_edge = (torch.sigmoid(field_BD) - u_BD).abs() < EDGE
     assert not ((v_BD != ops.sample_bernoulli(field_BD, u_BD)) & ~at_an_edge).any()
     assert at_an_edge.sum() <= B * D * EDGE * 10 + 2
@@ -68,7 +68,7 @@ def test_parts_and_visibles_are_those_of_the_twin(B, D, M, per_row, device):
 
 def test_views_are_read_as_what_they_show(device):
     B, M, D = 12, 3, 20
-    generator = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(SEED)
     tau = torch.rand(2 * B, generator=generator, dtype=torch.float64).to(device)[::2]
     log_share_M = torch.randn(2 * M, generator=generator, dtype=torch.float64).to(device)[::2]
     base_BM = torch.randn(M, B, generator=generator, dtype=torch.float64).to(device).T
@@ -121,7 +121,7 @@ def _reach_kernel(a_BK, answer_K, beta_K, tau, kappa, tail, seed, stream, reach_
 def test_what_is_certain_of_z_is_certain_to_the_last_digit(device):
     """A thousandth of a millionth less, and of the billions of draws of an estimate some would take z back to 1."""
     B, K, deep = 8, 300, 100
-    generator = torch.Generator().manual_seed(0)
+    generator = torch.Generator().manual_seed(SEED)
     a_BK = torch.randn(B, K, generator=generator)
     a_BK[:, :deep] = 40.0  # worth so much that no z leaves one of them out
     a_BK, beta_K = a_BK.to(device), torch.full((K,), 0.7, device=device)

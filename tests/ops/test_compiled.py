@@ -185,7 +185,7 @@ class TestOwnDraws:
     @pytest.mark.parametrize("depth", DEPTHS, ids=NAMES)
     def test_sweeps_at_once_are_sweeps_one_by_one(self, depth, threads, use_threads):
         use_threads(threads)
-        rng = torch.Generator().manual_seed(3)
+        rng = torch.Generator().manual_seed(SEED)
         W_KD, c_K, b_D = (torch.randn(shape, generator=rng) for shape in ((40, 30), (40,), (30,)))
         W_KD[33:], c_K[33:] = 0, 0
         order_K = torch.cat([torch.randperm(33, generator=rng), torch.arange(33, 40)])
@@ -203,7 +203,7 @@ class TestOwnDraws:
 
     @pytest.mark.parametrize("shape", [(1, 1), (5, 63), (100, 784)])
     def test_visible_side(self, shape, use_threads):
-        field, key = torch.randn(shape, generator=torch.Generator().manual_seed(2)), Key(11, 4)
+        field, key = torch.randn(shape, generator=torch.Generator().manual_seed(SEED)), Key(11, 4)
         expected = compiled.sample_bernoulli(field, compiled.row_uniforms(*shape, *key)[1])
         for threads in (1, 2):
             use_threads(threads)
@@ -230,7 +230,7 @@ class TestCounting:
     @pytest.mark.parametrize("ties", [False, True])
     @pytest.mark.parametrize("length", [0, 1, 2, 33, 600, 640])
     def test_the_shuffle_is_a_stable_sort(self, length, ties):
-        order, u = torch.randperm(640, generator=torch.Generator().manual_seed(1)), uniforms(640, seed=length)
+        order, u = torch.randperm(640, generator=torch.Generator().manual_seed(SEED)), uniforms(640, seed=SEED + length)
         u = (u * 10).floor() / 10 if ties else u
         expected = torch.cat([order[:length][torch.argsort(u[:length], stable=True)], order[length:]])
         compiled.shuffle_(order, length, u)
@@ -268,7 +268,7 @@ class TestVisibleSide:
     @pytest.mark.parametrize("shape", [(1, 1), (5, 64), (100, 784)])
     def test_same_samples(self, shape, scale, threads, use_threads):
         use_threads(threads)
-        rng = torch.Generator().manual_seed(4)
+        rng = torch.Generator().manual_seed(SEED)
         field = scale * torch.randn(shape, generator=rng)
         u = torch.rand(shape, generator=rng)
         differing = compiled.sample_bernoulli(field, u) != reference.sample_bernoulli(field, u)
@@ -288,7 +288,7 @@ class TestUpdate:
     @pytest.mark.parametrize("shape", [(1, 1), (7, 5), (60, 784)])
     def test_against_float64(self, shape, l1, l2, max_norm, threads, use_threads):
         use_threads(threads)
-        rng = np.random.default_rng(1)
+        rng = np.random.default_rng(SEED)
         w, g = rng.normal(size=shape), rng.normal(size=shape)
         s, age = rng.random(shape), rng.integers(0, 20, len(w))
         tensors = [torch.tensor(x, dtype=torch.float32) for x in (w, g, s)]
@@ -307,7 +307,7 @@ class TestUpdate:
             assert ((tensors[0] == 0).numpy() == (expected == 0)).mean() > 0.99
 
     def test_biases_against_float64(self):
-        rng = np.random.default_rng(2)
+        rng = np.random.default_rng(SEED)
         K, D, size = 9, 5, 6
         arrays = {n: [rng.normal(size=m), rng.normal(size=m), rng.random(m)] for n, m in (("c", K), ("b", D))}
         tensors = {n: tuple(torch.tensor(x, dtype=torch.float32) for x in a) for n, a in arrays.items()}
@@ -447,7 +447,7 @@ def test_a_forked_child_works_alone(use_threads):
 
 
 def machine(depth, l=30, K=32, D=20, dtype=torch.float32):
-    rng = torch.Generator().manual_seed(0)
+    rng = torch.Generator().manual_seed(SEED)
     weights = torch.randn(K, D, generator=rng, dtype=torch.float64).to(dtype)
     weights[l:] = 0
     zeros = torch.zeros(K, dtype=dtype)
@@ -459,7 +459,7 @@ def machine(depth, l=30, K=32, D=20, dtype=torch.float32):
 def test_phase_gradients_against_the_closed_form_in_float64(depth):
     """What training computes by the kernels is the exact gradient of the free energy."""
     small, exact = machine(depth), machine(depth, dtype=torch.float64)
-    v_BD = (uniforms(25, 20, seed=3) < 0.4).float()
+    v_BD = (uniforms(25, 20, seed=SEED) < 0.4).float()
     noise = stream("cpu")
     noise.reseed(0)
     hidden = small.hidden(v_BD, None, noise)
@@ -478,7 +478,7 @@ def test_phase_gradients_against_the_closed_form_in_float64(depth):
 @pytest.mark.parametrize("pulls", [(1, 1), (0, 100), (100, 0)])  # weak; to a clamp, and let go
 @pytest.mark.parametrize("kind", ["fixed", "ordered", "infinite"])
 def test_annealed_sums_and_samples_are_those_of_the_twin(kind, K, pulls, per_row):
-    B, tail, generator = 50, reference.log_tail(1.01), torch.Generator().manual_seed(K)
+    B, tail, generator = 50, reference.log_tail(1.01), torch.Generator().manual_seed(SEED + K)
 
     def uniform(*shape):
         return torch.rand(shape, generator=generator)

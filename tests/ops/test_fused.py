@@ -128,7 +128,7 @@ def assert_same_hidden(got, case, u_B, u_BK):
 def test_what_is_certain_of_z_holds_for_every_uniform(kind, device):
     """P(z >= 100) = 1 in float32, and the largest uniform there is: z must be 100 at least, in every row."""
     B, K, deep = 16, 300, 100
-    a_BK = torch.randn(B, K, generator=torch.Generator().manual_seed(0)).to(device)
+    a_BK = torch.randn(B, K, generator=torch.Generator().manual_seed(SEED)).to(device)
     a_BK[:, :deep] = 40.0  # worth so much that no z leaves one of them out
     beta_K, size = torch.full((K,), 0.7, device=device), torch.tensor(K, device=device)
     u_B, u_BK = torch.full((B,), 1 - 2.0**-24, device=device), torch.full((B, K), 0.5, device=device)
@@ -290,7 +290,7 @@ def test_keyed_forms_decide_as_the_twins_on_the_same_draws(kind, by_pointer, dev
 )
 @pytest.mark.parametrize("D", [1, 37, 300])
 def test_update_is_its_twin(D, l1, l2, max_norm, device):
-    make = torch.Generator().manual_seed(D)
+    make = torch.Generator().manual_seed(SEED + D)
     K = 6
     parameter = torch.randn(K, D, generator=make).mul_(torch.linspace(0.02, 1, K)[:, None]).to(device)
     squares = torch.rand(K, D, generator=make).to(device)
@@ -304,19 +304,19 @@ def test_update_is_its_twin(D, l1, l2, max_norm, device):
         age_K += 1
     torch.testing.assert_close(fast[0], slow[0], rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(fast[1], slow[1], rtol=1e-6, atol=1e-6)
-    assert not l1 or D == 1 or (fast[0] == 0).any()
+    assert not l1 or D < 100 or (fast[0] == 0).any()
 
 
 @pytest.mark.parametrize("C", [0, 3])
 def test_the_optimizer_does_the_same_with_kernels_and_without(C, device, monkeypatch):
-    make = torch.Generator().manual_seed(C)
+    make = torch.Generator()
     K, D, l = 300, 290, 290  # more than one block of biases of either kind, and padding
 
     def randn(*shape):
         return torch.randn(*shape, generator=make).to(device)
 
     def updated(with_kernels):
-        make.manual_seed(C)
+        make.manual_seed(SEED)
         monkeypatch.setattr(dispatch, "has_kernels", lambda _: with_kernels)
         labels = {"label_weights": randn(K, C), "label_bias": randn(C)} if C else {}
         order_K, size = torch.arange(K, device=device), torch.tensor(l, device=device)
@@ -347,6 +347,14 @@ def test_update_does_not_hide_a_broken_gradient(device):
 
 
 # -- where they run -----------------------------------------------------------------------------------------------
+
+
+def test_a_first_kernel_draws_and_adds_up(device):
+    n = kernels.FEWEST_COLUMNS
+    out = torch.zeros(n, dtype=torch.float64, device=device)
+    kernels._trial_kernel[(1,)](2**40 + 3, 5, out, n)
+    drawn = fused.visible_uniforms(1, n, 2**40 + 3, 5, device)[0].double()
+    torch.testing.assert_close(out, drawn.cumsum(0), rtol=1e-12, atol=0)
 
 
 def test_arguments_a_kernel_would_misread_are_refused(device):

@@ -3,6 +3,7 @@
 The interpreter is chosen when Triton is first imported, which other tests may have done already.
 """
 
+import math
 import os
 import subprocess
 import sys
@@ -52,18 +53,19 @@ def test_without_triton_everything_loads_and_says_so():
 
 
 class Trial:
-    """A kernel that runs, or that Triton fails to compile."""
+    """A kernel that runs, or that Triton fails to compile, or compiles to something else."""
 
-    def __init__(self, error=None):
-        self.error, self.launched = error, 0
+    def __init__(self, error=None, step=0.5):
+        self.error, self.step, self.launched = error, step, 0
 
     def __getitem__(self, grid):
         return self
 
-    def __call__(self, out):
+    def __call__(self, seed, stream, out, columns):
         self.launched += 1
         if self.error:
             raise self.error
+        out.copy_(self.step * torch.arange(columns))
 
 
 @pytest.fixture
@@ -76,7 +78,8 @@ def card(monkeypatch):
         monkeypatch.setattr(kernels, "INTERPRETED", False)
         monkeypatch.setattr(kernels, "_trial_kernel", trial)
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-        monkeypatch.setattr(torch, "empty", lambda *shape, device: torch.zeros(shape))
+        real = torch.zeros
+        monkeypatch.setattr(torch, "zeros", lambda *shape, device, **how: real(*shape, **how))
         return kernels.available("cuda")
 
     yield of
@@ -94,3 +97,9 @@ def test_where_nothing_compiles_kernels_stay_away_with_one_warning(card):
         assert not card((9, 0), trial)
     assert not kernels.available("cuda")
     assert trial.launched == 1
+
+
+@pytest.mark.parametrize("step", [0.0, 2.0, math.nan])
+def test_where_kernels_find_something_else_they_stay_away(step, card):
+    with pytest.warns(UserWarning, match="what a first kernel finds is wrong"):
+        assert not card((7, 5), Trial(step=step))

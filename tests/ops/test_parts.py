@@ -5,9 +5,8 @@ import torch
 
 from fresh import SEED
 from irbm.evaluation import ais
-from irbm.evaluation import estimate as record
 from irbm.evaluation.paths import Base, Path
-from irbm.models import Frozen, Infinite
+from irbm.models import Frozen, Infinite, frozen
 from irbm.ops import kernels, parts
 from irbm.ops.noise import KeyedStream, uniform_noise
 from irbm.ops.parts import Parts
@@ -73,15 +72,15 @@ def base_of_three(machine):
 @pytest.mark.parametrize("labels", [0, 3])
 def test_a_frozen_machine_has_the_same_fields_and_activations(labels, widened):
     machine = machine_of(21, 30, labels)
-    frozen = Frozen.of(machine)
-    assert frozen.upward is not None
+    copy = Frozen.of(machine)
+    assert copy.upward is not None
     v, h = (fresh(9, 30, of=7) < 0).float(), (fresh(9, 21, of=8) < 0).float()
     y = torch.arange(9, device=DEVICE) % 3 if labels else None
-    activations = frozen.activations(v, y)
+    activations = copy.activations(v, y)
     assert activations.is_contiguous()  # as kernels want them
     torch.testing.assert_close(activations, machine.activations(v, y), rtol=0, atol=1e-5)
-    assert frozen.visible_field(h).is_contiguous()
-    torch.testing.assert_close(frozen.visible_field(h), machine.visible_field(h), rtol=0, atol=1e-5)
+    assert copy.visible_field(h).is_contiguous()
+    torch.testing.assert_close(copy.visible_field(h), machine.visible_field(h), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("labels", [0, 3])
@@ -128,7 +127,7 @@ def test_recorded_steps_and_sweeps_are_those_that_are_not(widened, monkeypatch):
         noise = uniform_noise(SEED, 0, device=DEVICE)
         assert isinstance(noise, KeyedStream)  # others are not recorded
         run = ais.forward(path, even, 200, noise)
-        return run.log_weights, record._swept(path.frozen, run.states.v_BD, None, noise, 30)[0]
+        return run.log_weights, path.frozen.gibbs(run.states.v_BD, None, noise, 30)[0]
 
     def again_and_again(work, times, device):
         """As numbers of calls are in a recording: the same each time."""
@@ -140,7 +139,7 @@ def test_recorded_steps_and_sweeps_are_those_that_are_not(widened, monkeypatch):
             work()
 
     weights, v = annealed_and_swept()
-    for module in (ais, record):
+    for module in (ais, frozen):
         monkeypatch.setattr(module, "repeat", again_and_again)
     others, w = annealed_and_swept()
     assert torch.equal(weights, others)

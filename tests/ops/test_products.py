@@ -5,12 +5,14 @@ import math
 import pytest
 import torch
 
+from fresh import SEED
 from irbm.models import Fixed, Infinite, Machine, Ordered
 from irbm.ops import dispatch, fused, kernels, products
 from irbm.ops import reference as ops
-from irbm.ops.noise import uniform_noise
+from irbm.ops.noise import KeyedStream, uniform_noise
 from irbm.training import Settings, objectives
 from irbm.training.chains import Chains
+from twins import undisputed
 
 # Of each weight, what the two parts leave over at most: half a last bit of half a last bit. The interpreter cuts off
 # where the device rounds, which leaves whole bits.
@@ -19,8 +21,8 @@ BOUND = 2.0**-14 if kernels.INTERPRETED else 2.0**-16
 SHAPES = [(1, 32, 6), (3, 96, 101), (40, 64, 128), (33, 33, 17), (260, 40, 20)]
 
 
-def random_arranged(K, D, device, seed=0, scale=1.0):
-    make = torch.Generator().manual_seed(seed + 1000 * K + D)
+def random_arranged(K, D, device, scale=1.0):
+    make = torch.Generator().manual_seed(SEED + 1000 * K + D)
     weights_KD = scale * torch.randn(K, D, generator=make)
     bias_K, penalty_K = torch.randn(K, generator=make), torch.rand(K, generator=make)
     order_K = torch.randperm(K, generator=make)
@@ -40,13 +42,13 @@ def padded(weights, bias, penalty, order, room):
     return copy
 
 
-def binary(*shape, device, seed=3):
-    u = torch.rand(shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+def binary(*shape, device):
+    u = torch.rand(shape, generator=torch.Generator().manual_seed(SEED + 3 + sum(shape)))
     return (u < 0.4).float().to(device)
 
 
-def uniforms(*shape, device, seed=5):
-    return torch.rand(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(device)
+def uniforms(*shape, device):
+    return torch.rand(shape, generator=torch.Generator().manual_seed(SEED + 5 + sum(shape))).to(device)
 
 
 # -- the copy -----------------------------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ def test_a_key_draws_what_is_written_out_for_it(B, K, D, by_pointer, device):
 
 def test_hidden_units_by_position_are_those_by_unit(device):
     K = 70
-    make = torch.Generator().manual_seed(0)
+    make = torch.Generator().manual_seed(SEED)
     a, order = torch.randn(9, K, generator=make).to(device), torch.randperm(K, generator=make).to(device)
     beta, size = torch.full((K,), 0.7, device=device), torch.tensor(K, device=device)
     u_B, u_BK = uniforms(9, device=device), uniforms(9, K, device=device)
@@ -160,7 +162,7 @@ def test_hidden_units_by_position_are_those_by_unit(device):
 @pytest.mark.parametrize("kind", ["fixed", "ordered", "infinite"])
 def test_phases_are_the_reference_by_position_and_weighted(kind, sampled, device):
     K, l, n, N = 70, 50, 5, 7
-    make = torch.Generator().manual_seed(1)
+    make = torch.Generator().manual_seed(SEED + 1)
     a = 0.4 * torch.randn(n + N, K, generator=make)
     a[:, l:] = 0
     a, beta, size = a.to(device), torch.full((K,), 0.7, device=device), torch.tensor(l, device=device)
@@ -189,7 +191,7 @@ def test_phases_are_the_reference_by_position_and_weighted(kind, sampled, device
     ("n", "N", "K", "l", "D"), [(1, 1, 32, 32, 6), (3, 5, 70, 70, 101), (40, 60, 64, 64, 128), (3, 5, 200, 70, 101)]
 )
 def test_gradients_are_the_products_of_both_phases(n, N, K, l, D, sloped, device):
-    make = torch.Generator().manual_seed(n)
+    make = torch.Generator().manual_seed(SEED + n)
     R = n + N
     on = (torch.randn(R, K, generator=make) / 10).to(device)
     on[:, l:] = 0
@@ -215,8 +217,8 @@ def test_gradients_are_the_products_of_both_phases(n, N, K, l, D, sloped, device
 # -- the whole of it ----------------------------------------------------------------------------------------------
 
 
-def random_machine(depth, device, *, K=64, l=45, D=30, seed=0):
-    make = torch.Generator().manual_seed(seed)
+def random_machine(depth, device, *, K=64, l=45, D=30):
+    make = torch.Generator().manual_seed(SEED)
     weights, bias = 0.3 * torch.randn(K, D, generator=make), 0.3 * torch.randn(K, generator=make)
     weights[l:], bias[l:] = 0, 0
     order = torch.cat([torch.randperm(l, generator=make), torch.arange(l, K)])
@@ -227,31 +229,91 @@ DEPTHS = [Fixed(), Ordered(), Infinite(), Infinite(penalty="softplus")]
 CHAINS = {"CD": 0, "fewer chains": 3, "more chains": 11}
 
 
+class Written:
+    """What kernels draw from a keyed stream, as a noise that is asked for it: z and h, then v, again and again."""
+
+    def __init__(self, key, machine):
+        self.stream = keyed(*key, device=machine.weights.device)
+        self.machine, self.by_unit = machine, ops.inverse(machine.order)
+
+    def __call__(self, *shape):
+        device, K = self.machine.weights.device, self.machine.capacity
+        if len(shape) == 1:
+            z_B, by_position_BK = fused.hidden_uniforms(*shape, K, *self.stream.next_key(), device)
+            self.hidden_BK = by_position_BK[:, self.by_unit]
+            return z_B
+        if shape[1] == K:
+            return self.hidden_BK
+        return fused.visible_uniforms(*shape, *self.stream.next_key(), device)
+
+
 @pytest.mark.parametrize("gradient", ["expected", "sampled"])
 @pytest.mark.parametrize("chains", CHAINS)
 @pytest.mark.parametrize("depth", DEPTHS, ids=str)
 def test_a_step_on_tensor_cores_is_the_step_without(depth, chains, gradient, device, monkeypatch):
+    def noise_of(n):
+        cpu = uniform_noise(SEED, n)
+        return lambda *shape: cpu(*shape).to(device)
+
+    compare_a_step(depth, chains, gradient, device, noise_of, noise_of, monkeypatch)
+
+
+@pytest.mark.parametrize("chains", CHAINS)
+def test_a_step_that_draws_from_keys_is_the_step_without(chains, device, monkeypatch):
+    """As training has it."""
+    machine = random_machine(Infinite(), device)
+
+    noises = (lambda n: Written((SEED, n), machine)), (lambda n: keyed(SEED, n, device=device))
+    compare_a_step(Infinite(), chains, "expected", device, *noises, monkeypatch)
+
+
+def keyed(*key, device):
+    stream = KeyedStream(torch.device(device))
+    stream.reseed(*key)
+    return stream
+
+
+def compare_a_step(depth, chains, gradient, device, noise_of, fast_noise_of, monkeypatch):
     """The same uniforms: the same decisions, and gradients that differ by the rounding of the weights."""
     settings = Settings(gibbs_steps=2, gradient=gradient, persistent=chains != "CD")
     machine, v = random_machine(depth, device), binary(7, 30, device=device)
-    found = []
-    for fast in (True, False):
-        monkeypatch.setattr(dispatch, "has_kernels", lambda _, fast=fast: fast)
+
+    def step(noise, *, fast=False):
+        monkeypatch.setattr(dispatch, "has_kernels", lambda _: fast)
         start = Chains(binary(CHAINS[chains], 30, device=device)) if CHAINS[chains] else Chains()
-        cpu = uniform_noise(11)
-        phases = objectives.generative(machine, v, None, start, settings, lambda *s, cpu=cpu: cpu(*s).to(device))
-        found.append((phases, start))
-    (one, one_start), (other, other_start) = found
-    for name in ("z_pos_B", "z_neg_N", "mode_B"):
-        assert torch.equal(getattr(one, name), getattr(other, name)), name
-    if one_start.v_ND is not None:
-        assert torch.equal(one_start.v_ND, other_start.v_ND)
-        assert one_start.v_ND.dtype == torch.float32
+        found = objectives.generative(machine, v, None, start, settings, noise)
+        decided = [found.z_pos_B, found.z_neg_N, found.mode_B]
+        return decided + ([] if start.v_ND is None else [start.v_ND]), found.gradients
+
+    n, wanted, slow = undisputed(step, noise_of)
+    decided, fast = step(fast_noise_of(n), fast=True)
+    assert all(map(torch.equal, decided, wanted))
+    assert CHAINS[chains] == 0 or decided[-1].dtype == torch.float32
     for name in ("weights", "hidden_bias", "visible_bias"):
-        fast, slow = getattr(one.gradients, name), getattr(other.gradients, name)
+        one, other = getattr(fast, name), getattr(slow, name)
         # a differs by 2^-16 of sum |W| v, up to 3 here; t, which decides the reach, by the sum of 45 such.
-        torch.testing.assert_close(fast, slow, rtol=0, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
-        assert slow.abs().max() > 0.1
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-4, msg=lambda m, n=name: f"{n}: {m}")
+        assert other.abs().max() > 0.05
+
+
+def test_no_two_draws_of_a_run_have_the_same_key(device, monkeypatch):
+    """Neither those of one step nor those of several: keys of steps are neighbours."""
+    machine, used = random_machine(Infinite(), device), []
+    monkeypatch.setattr(dispatch, "has_kernels", lambda _: True)
+    noise, real = keyed(SEED, device=device), KeyedStream.next_key
+
+    def noted(stream):
+        key = real(stream)
+        used.append((int(key.seed), key.stream))
+        return key
+
+    monkeypatch.setattr(KeyedStream, "next_key", noted)
+    v, chains = binary(7, 30, device=device), Chains(binary(3, 30, device=device))
+    for step in range(3):
+        noise.reseed(SEED, step)
+        objectives.generative(machine, v, None, chains, Settings(gibbs_steps=2), noise)
+    assert len(used) == 3 * 5  # two sweeps of two draws, and the phases' z
+    assert len(set(used)) == len(used)
 
 
 def test_the_path_is_for_float32_without_labels_and_not_for_evaluation(device, monkeypatch):
