@@ -30,7 +30,7 @@ def small(monkeypatch):
     monkeypatch.setattr(timing, "SETTLED", 0.0)
     monkeypatch.setattr(cases, "GROWTH_STEPS", {"cpu": 40})
     monkeypatch.setattr(steps, "HELD_SIZES", 3)
-    monkeypatch.setattr(cases, "ANNEALING_CHAINS", 4)
+    monkeypatch.setattr(cases, "CHAINS", {"cpu": 4})
     yield
     torch.set_num_threads(before)
 
@@ -44,7 +44,7 @@ def result():
         patch.setattr(cases, "GROWTH_STEPS", {"cpu": 40})
         patch.setattr(steps, "HELD_SIZES", 3)
         patch.setattr(timing, "SETTLED", 0.0)
-        patch.setattr(cases, "ANNEALING_CHAINS", 4)
+        patch.setattr(cases, "CHAINS", {"cpu": 4})
         return json.loads(json.dumps(cases.run("cpu", scaling=True, repetitions=2, seed=3)))
 
 
@@ -125,11 +125,25 @@ class TestWhatIsTimed:
         assert grown["steps"] == 160 - grown["untimed"]
         assert grown["held"] == pytest.approx(sum(held) / 3)
         assert grown["growing"] == pytest.approx(grown["held"], rel=0.1)
+        few, n = grown["untimed"], grown["steps"]  # the first of them have one unit, or little more
+        assert n * grown["growing"] + few <= (n + few) * grown["growing_with_first"] < n * grown["growing"] + 10 * few
 
-    def test_the_plain_peer_learns(self):
+    def test_chains_go_on_from_where_they_are(self, monkeypatch):
+        starts, real = [], steps.Frozen.gibbs
+        monkeypatch.setattr(
+            steps.Frozen, "gibbs", lambda self, v, *how: starts.append(v.clone()) or real(self, v, *how)
+        )
+        sweeps = steps.sampling(12, 6, 4, 3, 0, "cpu")
+        sweeps()
+        sweeps()
+        assert [v.shape for v in starts] == [(4, 12)] * 2
+        assert not torch.equal(*starts)
+
+    @pytest.mark.parametrize("peer", [peers.plain_torch, peers.compared_torch])
+    def test_the_plain_peer_learns(self, peer):
         """Its mean activity moves to the data's: it is a working RBM, not a sketch of one."""
         case = Case(10, 4, 50, 1)
-        step = peers.plain_torch(case, 0, "cpu")
+        step = peer(case, 0, "cpu")
         visible = dict(zip(step.__code__.co_freevars, (c.cell_contents for c in step.__closure__), strict=True))
         torch.manual_seed(0)
         far = [float((torch.sigmoid(visible["b_D"]) - visible["v_BD"].mean(0)).abs().mean())]
@@ -149,7 +163,8 @@ class TestWhatIsTimed:
     def test_who_takes_part(self, monkeypatch):
         monkeypatch.setattr(peers, "distributions", lambda name: [])
         assert "scikit-learn BernoulliRBM" in peers.able(SMALL[0], "cpu")
-        assert set(peers.able(SMALL[1], "cpu")) == {"plain RBM, torch eager"}  # it knows no PCD-3
+        assert "scikit-learn BernoulliRBM" not in peers.able(SMALL[1], "cpu")  # it knows no PCD-3
+        assert len(peers.able(SMALL[1], "cpu")) == 2  # both in plain torch
         assert "scikit-learn BernoulliRBM" not in peers.able(SMALL[0], "cuda")
         monkeypatch.setattr(peers, "distributions", lambda name: [name])
         assert "rbms" in peers.able(SMALL[1], "cpu")
@@ -194,7 +209,7 @@ class TestResult:
         assert {"python", "torch", "numpy", "scikit-learn"} <= set(result["versions"])
         assert result["seed"] == 3
         assert [row["name"] for row in result["steps"]] == [case.name for case in SMALL]
-        for row in (*result["steps"], *result["annealing"], *result["scoring"]):
+        for row in (*result["steps"], *result["annealing"], *result["sampling"], *result["scoring"]):
             for timed in row["seconds"].values():
                 low, high = timed["quartiles"]
                 assert 0 < timed["fastest"] <= low <= timed["median"] <= high
@@ -208,16 +223,29 @@ class TestResult:
         assert [row["l"] for row in result["scaling"]["l"]] == [3, 5]
         assert [(row["l"], row["k"]) for row in result["scaling"]["k"]] == [(6, 1), (6, 2)]
 
+    def test_how_straight_a_line_is(self):
+        def series(*seconds):
+            sizes = (100, 200, 400)
+            return [{"l": l, "seconds": {"irbm": {"median": s}}} for l, s in zip(sizes, seconds, strict=True)]
+
+        straight = page.fit_line(series(2e-4, 3e-4, 5e-4))
+        assert "from 100 to 400 units: 100 µs and 100 µs for each hundred units" in straight
+        assert "further from than 0 %" in straight
+        times = np.array([1.0, 1.6, 1.7])
+        by_numpy = np.polyval(np.polyfit([100, 200, 400], times, 1, w=1 / times), [100, 200, 400])
+        worst = 100 * np.abs(by_numpy / times - 1).max()
+        assert worst > 5
+        assert f"further from than {worst:.0f} %" in page.fit_line(series(*times))
+
     def test_page_and_picture(self, result, tmp_path):
         (tmp_path / "bench_cpu.json").write_text(json.dumps(result))
         page.write_page(tmp_path, tmp_path / "performance.md")
         text = (tmp_path / "performance.md").read_text()
         row = result["steps"][0]["seconds"]
-        share = row["irbm"]["median"] / row["plain RBM, torch eager"]["median"]
-        assert (
-            f"| plain RBM, torch eager | {page.duration(row['plain RBM, torch eager']['median'])} | {share:.2f} |"
-            in text
-        )
+        other = row["plain RBM, torch eager"]
+        shares = [f"{row['irbm'][which] / other[which]:.2f}" for which in ("median", "fastest")]
+        cells = ["plain RBM, torch eager", page.duration(other["median"]), *shares]
+        assert f"| {' | '.join(cells)} |" in text
         assert result["commit"] in text
         assert result["hardware"] in text
         assert f"torch {result['versions']['torch']}" in text
@@ -276,7 +304,7 @@ class TestCommand:
         assert "scikit-learn" in printed
         written = json.loads(file.read_text())
         assert written["scaling"] == {}
-        assert len(bench.tables(written)) == 4
+        assert len(bench.tables(written)) == 5
 
     def test_refuses_before_any_work(self, monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(bench, "run", lambda *a, **k: pytest.fail("it worked"))

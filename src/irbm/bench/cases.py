@@ -22,7 +22,7 @@ CASES: dict[str, tuple[Case, ...]] = {
     "cuda": (Case(784, 640, 100, 10), Case(784, 640, 100, 10, 1000), Case(784, 4000, 100, 10, 1000)),
 }
 SCALING: dict[str, tuple[int, ...]] = {
-    "l": (100, 200, 500, 1000, 2000, 4000),
+    "l": (100, 200, 500, 600, 1000, 1100, 2000, 2100, 4000),  # some just above a capacity
     "D": (64, 256, 784, 2048),
     "B": (10, 30, 100, 300, 1000),
     "N": (100, 300, 1000, 3000),
@@ -32,8 +32,9 @@ FLOORS = {"cpu": (torch.float32,), "cuda": (torch.float32, torch.bfloat16)}
 EPOCH = {"cpu": 96, "cuda": 32}  # steps timed together: fewer on a CPU would count how its threads wake
 SERIES_EPOCH = 32  # the same in a series, which has large sizes
 GROWTH_STEPS = {"cpu": 250, "cuda": 500}  # to a pass; the paper's 50,000 examples make 500
-GROWTH_PASSES = 4  # to some 400 units; the paper's machines have 600 after 50 passes
-ANNEALING_CHAINS, ANNEALING_POINTS = 100, 101
+GROWTH_PASSES = {"cpu": 4, "cuda": 10}  # to some 400 units, and beyond the capacity of 512
+CHAINS = {"cpu": 100, "cuda": 1000}
+POINTS = {"cpu": 100, "cuda": 2000}  # of annealing, or sweeps, timed together: a GPU's are recorded first
 SCORED, SCORING_PASSES = 2000, {"cpu": 4, "cuda": 32}
 SERIES_REPETITIONS = 5
 THREADING = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -58,6 +59,7 @@ def run(
         "seed": seed,
         "steps": [_step(case, repetitions, seed, device, report) for case in kind],
         "annealing": [_annealing(kind[0], repetitions, seed, device, report)],
+        "sampling": [_sampling(kind[0], repetitions, seed, device, report)],
         "scoring": [_scoring(kind[0], repetitions, seed, device, report)],
         "growth": _growth(kind[0], seed, device, report),
         "scaling": _scaling(kind[0], seed, device, report) if scaling else {},
@@ -113,15 +115,33 @@ def _peak_bytes(case: Case, seed: int, device: torch.device) -> int:
 def _annealing(
     case: Case, repetitions: int, seed: int, device: torch.device, report: Callable[[str], None]
 ) -> dict[str, Any]:
-    chains = 10 * ANNEALING_CHAINS if device.type == "cuda" else ANNEALING_CHAINS
+    chains, n = CHAINS[device.type], POINTS[device.type]
+    ours = steps.annealing(case.D, case.l, chains, n + 1, seed, device), n
     name = f"{case.D} x {case.l}, {chains} chains, one temperature"
-    report(f"annealing: {name}")
-    n, sweep = EPOCH[device.type], steps.recorded(steps.sweep(Case(case.D, case.l, chains, 1), device), device)
-    calls = {
-        OURS: (steps.annealing(case.D, case.l, chains, ANNEALING_POINTS, seed, device), ANNEALING_POINTS - 1),
-        "its matrix products in float32": (_repeated(sweep, n), n),
-    }
-    timed = interleaved(calls, repetitions, device)
+    return _of_chains(name, case, ours, repetitions, device, report)
+
+
+def _sampling(
+    case: Case, repetitions: int, seed: int, device: torch.device, report: Callable[[str], None]
+) -> dict[str, Any]:
+    chains, n = CHAINS[device.type], POINTS[device.type]
+    ours = steps.sampling(case.D, case.l, chains, n, seed, device), n
+    return _of_chains(f"{case.D} x {case.l}, {chains} chains, one sweep", case, ours, repetitions, device, report)
+
+
+def _of_chains(
+    name: str,
+    case: Case,
+    ours: tuple[Call, int],
+    repetitions: int,
+    device: torch.device,
+    report: Callable[[str], None],
+) -> dict[str, Any]:
+    """A step of many chains with its floor, the two products of a sweep."""
+    report(name)
+    chains, n = CHAINS[device.type], EPOCH[device.type]
+    sweep = steps.recorded(steps.sweep(Case(case.D, case.l, chains, 1), device), device)
+    timed = interleaved({OURS: ours, "its matrix products in float32": (_repeated(sweep, n), n)}, repetitions, device)
     return {"name": name, "D": case.D, "l": case.l, "chains": chains, "seconds": _seconds(timed)}
 
 
@@ -140,7 +160,7 @@ def _scoring(
 
 def _growth(case: Case, seed: int, device: torch.device, report: Callable[[str], None]) -> dict[str, Any]:
     report("growth")
-    timed = steps.growth(case, GROWTH_STEPS[device.type], GROWTH_PASSES, seed, device)
+    timed = steps.growth(case, GROWTH_STEPS[device.type], GROWTH_PASSES[device.type], seed, device)
     return {"name": replace(case, l=1).name, **timed}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from irbm.bench.cases import OURS
@@ -31,11 +32,15 @@ def duration(seconds: float) -> str:
     raise AssertionError
 
 
-def rows(row: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Who, the median time of a step, and how much of it ours takes."""
-    ours = row["seconds"][OURS]["median"]
+def rows(row: dict[str, Any]) -> list[tuple[str, str, str, str]]:
+    """Who, the median time of a step, how much of it ours takes, and the same of the fastest times."""
+
+    def share(timing: dict[str, Any], which: str) -> str:
+        ours = row["seconds"][OURS]
+        return "" if timing is ours else f"{ours[which] / timing[which]:.2f}"
+
     return [
-        (name, duration(timing["median"]), "" if name == OURS else f"{ours / timing['median']:.2f}")
+        (name, duration(timing["median"]), share(timing, "median"), share(timing, "fastest"))
         for name, timing in row["seconds"].items()
     ]
 
@@ -43,11 +48,24 @@ def rows(row: dict[str, Any]) -> list[tuple[str, str, str]]:
 def growth_line(growth: dict[str, Any]) -> str:
     ratio = growth["growing"] / growth["held"]
     but = "compilation and a first recording" if "untimed" in growth else "the first compilation of kernels"
+    whole = growth.get("growing_with_first")  # some files are older
+    also = "" if whole is None else f" ({whole / growth['held']:.2f} with the first steps)"
     return (
         f"From {growth['first_size']} to {growth['last_size']} units in {growth['steps']} steps on enlarged digits, "
         f"through {len(growth['capacities'])} capacities: "
         f"{duration(growth['growing'])} a step on average, with all that growth brings but {but}, "
-        f"and {duration(growth['held'])} at the same sizes held, a ratio of {ratio:.2f}."
+        f"and {duration(growth['held'])} at the same sizes held, a ratio of {ratio:.2f}{also}."
+    )
+
+
+def fit_line(series: list[dict[str, Any]]) -> str:
+    """How near the times over l are to a straight line, the one with the least relative errors."""
+    sizes, seconds = np.array([[row["l"], row["seconds"][OURS]["median"]] for row in series]).T
+    fixed, each = np.linalg.lstsq(np.stack([1 / seconds, sizes / seconds], 1), np.ones(len(sizes)), rcond=None)[0]
+    off = float(np.abs((fixed + each * sizes) / seconds - 1).max())
+    return (
+        f"Over l, from {sizes[0]:.0f} to {sizes[-1]:.0f} units: {duration(fixed)} and {duration(100 * each)} for each "
+        f"hundred units, a straight line that no size is further from than {100 * off:.0f} %."
     )
 
 
@@ -84,12 +102,18 @@ def run_line(row: dict[str, Any], note: str) -> str:
 
 def tables(result: dict[str, Any]) -> list[Table]:
     """One table for the training steps, one for the annealing steps, one for scores, one for growth."""
-    titles = {"steps": "one training step", "annealing": "one annealing step", "scoring": "scores"}
+    titles = {
+        "steps": "one training step",
+        "annealing": "one annealing step",
+        "sampling": "one Gibbs sweep",
+        "scoring": "scores",
+    }
     made = [_table(titles[part], result[part]) for part in titles]
     if result["scaling"]:
         made.append(_table("scaling", [row for series in result["scaling"].values() for row in series]))
     also = Table(title="growth, memory, precision", show_header=False)
-    for line in (growth_line(result["growth"]), *memory_lines(result), *error_lines(result)):
+    fits = [fit_line(result["scaling"]["l"])] if result["scaling"] else []
+    for line in (growth_line(result["growth"]), *fits, *memory_lines(result), *error_lines(result)):
         also.add_row(line)
     return [*made, also]
 
@@ -99,7 +123,7 @@ def _table(title: str, timed: list[dict[str, Any]]) -> Table:
     for heading in ("sizes", "who", "median", "irbm takes of it"):
         table.add_column(heading, justify="left" if heading in ("sizes", "who") else "right")
     for row in timed:
-        for i, cells in enumerate(rows(row)):
+        for i, (*cells, _) in enumerate(rows(row)):
             table.add_row("" if i else row["name"], *cells)
         table.add_section()
     return table
@@ -114,9 +138,11 @@ def page(results: dict[str, dict[str, Any]], runs: Sequence[str] = ()) -> str:
         "# Performance",
         "",
         "Written by `python -m irbm.bench` from `results/bench_*.json`, which `irbm bench` wrote: medians of "
-        "repetitions in which all candidates took turns. `irbm` is the infinite RBM with random permutation, growth, "
-        "AdaGrad, L1 and max-norm, by the trainer's own step; the others are RBMs of a fixed size. The last "
-        "column is irbm's time as a share of the other's: below 1 irbm is faster. The matrix products of the same "
+        "repetitions in which all candidates took turns. `irbm` is the infinite RBM with random permutation, growth "
+        "(at its bound in the tables, so that sizes are what they say), AdaGrad, L1 and max-norm, by the trainer's own "
+        "step; the others are RBMs of a fixed size. The last "
+        "columns are irbm's time as a share of the other's, of the medians and of the fastest repetitions, which say "
+        "less about a machine's other work: below 1 irbm is faster. The matrix products of the same "
         "step, alone, are the floor; on a GPU from a CUDA graph, as the step is. Training multiplies in two bfloat16 "
         "parts there, and can be faster than products in float32: its floor is that in bfloat16, by torch, which is "
         "not the fastest at every size. Annealing multiplies as exactly as float32 does. "
@@ -155,15 +181,16 @@ def _section(result: dict[str, Any], picture: str) -> list[str]:
         f"load average {before:.1f} before and {after:.1f} after{_settings(result['environment'])}.{busy}"
         f"{'' if 'rbms' in result['versions'] else ' `rbms` is not installed there.'}",
         "",
-        "| step | who | median | irbm takes of it |",
-        "|---|---|---:|---:|",
+        "| step | who | median | irbm takes of it | by the fastest |",
+        "|---|---|---:|---:|---:|",
     ]
-    for row in (*result["steps"], *result["annealing"], *result.get("scoring", ())):  # some files are older than scores
+    some = (row for part in ("sampling", "scoring") for row in result.get(part, ()))  # some files are older
+    for row in (*result["steps"], *result["annealing"], *some):
         lines += [_line(row["name"] if not i else "", *cells) for i, cells in enumerate(rows(row))]
     lines += ["", f"Growth, minibatch and chains as in the first row. {growth_line(result['growth'])}"]
     lines += [part for line in (*memory_lines(result), *error_lines(result)) for part in ("", line)]
     if result["scaling"]:
-        lines += ["", f"![A step's time over its sizes]({picture})"]
+        lines += ["", fit_line(result["scaling"]["l"]), "", f"![A step's time over its sizes]({picture})"]
     return lines
 
 

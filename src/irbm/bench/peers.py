@@ -15,9 +15,10 @@ from irbm.bench.timing import Call
 
 RATE = 0.01
 Peer = Callable[[Case, int, torch.device | str], Call]
+Draw = Callable[[torch.Tensor], torch.Tensor]
 
 
-def plain_torch(case: Case, seed: int, device: torch.device | str) -> Call:
+def plain_torch(case: Case, seed: int, device: torch.device | str, draw: Draw = torch.bernoulli) -> Call:
     """A plain RBM by PCD-k and gradient ascent, in as many lines of eager torch as it takes."""
     v_BD = examples(case.B, case.D, seed, device).float()
     v_ND = examples(case.n_chains, case.D, seed + 1, device).float()
@@ -27,14 +28,19 @@ def plain_torch(case: Case, seed: int, device: torch.device | str) -> Call:
     def step() -> None:
         positive_BK = torch.sigmoid(v_BD @ W_KD.T + c_K)
         for _ in range(case.k):
-            h_NK = torch.bernoulli(torch.sigmoid(v_ND @ W_KD.T + c_K))
-            v_ND.copy_(torch.bernoulli(torch.sigmoid(h_NK @ W_KD + b_D)))
+            h_NK = draw(torch.sigmoid(v_ND @ W_KD.T + c_K))
+            v_ND.copy_(draw(torch.sigmoid(h_NK @ W_KD + b_D)))
         negative_NK = torch.sigmoid(v_ND @ W_KD.T + c_K)
         W_KD.add_(RATE * (positive_BK.T @ v_BD / case.B - negative_NK.T @ v_ND / case.n_chains))
         c_K.add_(RATE * (positive_BK.mean(0) - negative_NK.mean(0)))
         b_D.add_(RATE * (v_BD.mean(0) - v_ND.mean(0)))
 
     return step
+
+
+def compared_torch(case: Case, seed: int, device: torch.device | str) -> Call:
+    """The same, drawn by comparison with uniforms: on CPUs ``torch.bernoulli`` is slow."""
+    return plain_torch(case, seed, device, lambda p: (torch.rand_like(p) < p).float())
 
 
 def scikit_learn(case: Case, seed: int, device: torch.device | str) -> Call:
@@ -73,7 +79,7 @@ def rbms(case: Case, seed: int, device: torch.device | str) -> Call:
 
 def able(case: Case, device: torch.device | str) -> dict[str, Peer]:
     """Who can take part: scikit-learn knows one Gibbs step on the CPU; ``rbms`` must be installed."""
-    peers: dict[str, Peer] = {"plain RBM, torch eager": plain_torch}
+    peers: dict[str, Peer] = {"plain RBM, torch eager": plain_torch, "the same, drawn by comparison": compared_torch}
     if torch.device(device).type == "cpu" and case.k == 1 and case.n_chains == case.B:
         peers["scikit-learn BernoulliRBM"] = scikit_learn
     if any(distributions(name="rbms")):

@@ -1,4 +1,4 @@
-"""What is timed: the trainer's step, the bare products within it, the annealing step, scoring, and growth.
+"""What is timed: the trainer's step, the bare products within it, annealing, sampling, scoring, and growth.
 
 Shapes: B examples, N chains, D visible units, l hidden units, k Gibbs steps.
 """
@@ -146,6 +146,17 @@ def annealing(D: int, l: int, n_chains: int, n_points: int, seed: int, device: t
     return estimate
 
 
+def sampling(D: int, l: int, n_chains: int, n_sweeps: int, seed: int, device: torch.device | str) -> Call:
+    """Gibbs sweeps of chains that go on from where they are, as ``sample`` takes them."""
+    frozen, noise = Frozen.of(random_machine(D, l, seed, device)), uniform_noise(seed, 3, device=device)
+    v_ND = examples(n_chains, D, seed, device).float()
+
+    def sweeps() -> None:
+        v_ND.copy_(frozen.gibbs(v_ND, None, noise, n_sweeps)[0])
+
+    return sweeps
+
+
 def scoring(D: int, l: int, n: int, seed: int, device: torch.device | str) -> tuple[Call, Call, Call]:
     """Free energies of n examples in float64: ours, the matrix product within, and by torch's own operations."""
     machine = random_machine(D, l, seed, device).to(dtype=torch.float64)
@@ -207,42 +218,46 @@ def growth(case: Case, n_batches: int, n_passes: int, seed: int, device: torch.d
 
     All that comes with growth is within the run's time: larger capacities, and on a GPU a recording for each, but for
     the first, which a machine of any size has: those held have it behind them, and so has the run when its time begins.
+    The time with it is told too.
     Both take turns, for medians: a single run says as much about the machine's other work. Before them each has had a
     run in which kernels are compiled.
     """
     X = pictures(n_batches * case.B, case.D, device)
-    growing, watch, _ = _grown(case, X, n_passes, seed)
+    growing, watch, *_ = _grown(case, X, n_passes, seed)
     sizes = watch.even_sizes(HELD_SIZES)
     held = [_trainer(replace(case, l=size), X, seed, "adaptive", most=size) for size in sizes]
     for trainer in held:
         _pass_seconds(trainer)
-    turns = []
+    turns, n = [], growing.state.step
     for _ in range(GROWTH_TURNS):
-        *_, seconds = _grown(case, X, n_passes, seed)
+        *_, first, rest = _grown(case, X, n_passes, seed)
         at_rest = sum(_pass_seconds(trainer) for trainer in held) / len(held)
-        turns.append((seconds, at_rest / n_batches))
-    step_growing, step_held = np.median(turns, axis=0).tolist()
+        turns.append((rest / (n - UNTIMED), (first + rest) / n, at_rest / n_batches))
+    step_growing, step_with_first, step_held = np.median(turns, axis=0).tolist()
     return {
         "first_size": 1,
         "last_size": int(watch.sizes[-1]),
         "capacities": sorted(set(watch.capacities)),
-        "steps": growing.state.step - UNTIMED,
+        "steps": n - UNTIMED,
         "untimed": UNTIMED,
         "growing": step_growing,
+        "growing_with_first": step_with_first,
         "held": step_held,
     }
 
 
-def _grown(case: Case, X: Tensor, n_passes: int, seed: int) -> tuple[Trainer, _Watch, float]:
-    """A run from one unit on, what was seen of it, and its seconds a step."""
+def _grown(case: Case, X: Tensor, n_passes: int, seed: int) -> tuple[Trainer, _Watch, float, float]:
+    """A run from one unit on, what was seen of it, and the seconds of its first steps and of all others."""
     growing, watch = _trainer(replace(case, l=1), X, seed, "adaptive", most=None), _Watch()
     growing.callbacks = (watch,)
+    began = time.perf_counter()
     for _ in range(UNTIMED):
         growing.step(torch.arange(case.B, device=X.device))
     int(growing.machine.size)  # waits for the device
-    seconds = sum(_pass_seconds(growing) for _ in range(n_passes))
+    first = time.perf_counter() - began
+    rest = sum(_pass_seconds(growing) for _ in range(n_passes))
     watch.after_segment(growing)
-    return growing, watch, seconds / (growing.state.step - UNTIMED)
+    return growing, watch, first, rest
 
 
 def _pass_seconds(trainer: Trainer) -> float:
