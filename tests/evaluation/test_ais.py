@@ -277,7 +277,7 @@ def test_sweeps_sample_the_machine(labels, device):
     _, path = path_of("infinite", labels=labels, scale=2.0, dtype=torch.float32)
     p = probabilities(path, 1.0).view(2, -1).sum(0)
     v, y = torch.zeros(4000, 3, device=device), torch.zeros(4000, dtype=torch.long, device=device) if labels else None
-    v, y = record._swept(Frozen.of(path.machine.to(device=device)), v, y, uniform_noise(4, 0, device=device), 60)
+    v, y = Frozen.of(path.machine.to(device=device)).gibbs(v, y, uniform_noise(4, 0, device=device), 60)
     code = (v.long() * torch.tensor([4, 2, 1], device=device)).sum(1) + (0 if y is None else 8 * y)
     assert chisquare(torch.bincount(code, minlength=len(p)).cpu().numpy(), 4000 * p.numpy()).pvalue > 1e-4
 

@@ -25,7 +25,7 @@ from irbm.evaluation.estimate import estimate
 from irbm.evaluation.likelihood import pseudo_log_likelihood
 from irbm.evaluation.partition import LogPartition
 from irbm.files import read_tensors, write_tensors
-from irbm.models import Depth, Machine
+from irbm.models import Depth, Frozen, Machine
 from irbm.models.build import describe, from_arrays, restore
 from irbm.ops.noise import uniform_noise
 
@@ -234,14 +234,14 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             None: the estimator's own.
         """
         check_count("n_steps", n_steps)
-        machine, checked, noise = self.machine_, self._checked(X), self._noise(random_state)
+        frozen, checked, noise = Frozen.of(self.machine_), self._checked(X), self._noise(random_state)
         kept = None if clamp is None else np.broadcast_to(self._mask("clamp", clamp, checked.shape), checked.shape)
         found: list[Tensor] = []
-        for v_BD in self._dense_chunks(checked, machine.weights.dtype):
+        for v_BD in self._dense_chunks(checked, frozen.machine.weights.dtype):
             first = sum(map(len, found))
             mask = None if kept is None else torch.tensor(kept[first : first + len(v_BD)], device=v_BD.device)
             y_B = self._sample_labels(v_BD, noise)
-            found.append(machine.gibbs(v_BD, y_B, noise, n_steps, clamp_visible=mask)[0].cpu())
+            found.append(frozen.gibbs(v_BD, y_B, noise, n_steps, clamp_visible=mask)[0].cpu())
         return torch.cat(found).numpy()
 
     def sample(self, n_samples: int = 1, *, n_steps: int = 1000, random_state: Any = None) -> Any:
@@ -268,13 +268,14 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         check_count("n_samples", n_samples)
         check_count("n_steps", n_steps)
         machine, noise, rows = self.machine_, self._noise(random_state), self._rows_at_a_time()
-        deep, n_deep, clamp = machine.clamped(), min(n_steps // 2, DEEP_STEPS), kept_B is not None
+        free, deep = Frozen.of(machine), Frozen.of(machine.clamped())
+        n_deep, clamp = min(n_steps // 2, DEEP_STEPS), kept_B is not None
         found = []
         for first in range(0, n_samples, rows):
             v_BD = (noise(min(rows, n_samples - first), machine.n_visible) < 0.5).to(machine.weights.dtype)
             y_B = self._sample_labels(v_BD, noise) if kept_B is None else kept_B[first : first + rows]
             v_BD, y_B = deep.gibbs(v_BD, y_B, noise, n_deep, clamp_label=clamp)
-            found.append(machine.gibbs(v_BD, y_B, noise, n_steps - n_deep, clamp_label=clamp))
+            found.append(free.gibbs(v_BD, y_B, noise, n_steps - n_deep, clamp_label=clamp))
         labels = [y_B for _, y_B in found if y_B is not None]
         return torch.cat([v_BD for v_BD, _ in found]), torch.cat(labels) if labels else None
 

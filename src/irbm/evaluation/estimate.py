@@ -17,8 +17,7 @@ from irbm.evaluation.paths import Path, States
 from irbm.evaluation.precision import full_precision
 from irbm.evaluation.tempering import temper
 from irbm.models import Fixed, Frozen, Machine
-from irbm.ops.noise import KeyedStream, Noise, uniform_noise
-from irbm.ops.recording import repeat
+from irbm.ops.noise import Noise, uniform_noise
 
 CHAINS, CHAINS_ON_GPU = 400, 1600  # as many as a GPU carries in little more than the time of a few
 PILOT_SHARE = 3  # one in so many of them runs ahead, to set schedules
@@ -274,25 +273,8 @@ def _mixed(path: Path, states: States, n_points: int, noise: Noise) -> States:
 
     Examples are no samples of the machine before it has forgotten them, and that can take thousands.
     """
-    v_BD, y_B = _swept(path.frozen, states.v_BD, states.y_B, noise, max(SWEEPS, n_points))
+    v_BD, y_B = path.frozen.gibbs(states.v_BD, states.y_B, noise, max(SWEEPS, n_points))
     return path.of_machine(v_BD, y_B, noise)
-
-
-def _swept(frozen: Frozen, v_BD: Tensor, y_B: Tensor | None, noise: Noise, n: int) -> tuple[Tensor, Tensor | None]:
-    """``Machine.gibbs``; on a GPU a sweep is recorded."""
-    if not isinstance(noise, KeyedStream):
-        return frozen.machine.gibbs(v_BD, y_B, noise, n)
-    v_BD, y_B = v_BD.clone(), None if y_B is None else y_B.clone()
-
-    def sweep_in_place() -> None:
-        noise.advance_()
-        new_BD, new_B = frozen.gibbs_step(v_BD, y_B, noise)
-        v_BD.copy_(new_BD)
-        if y_B is not None and new_B is not None:
-            y_B.copy_(new_B)
-
-    repeat(sweep_in_place, n, v_BD.device)
-    return v_BD, y_B
 
 
 def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from irbm.models import Machine
+from irbm.models import Frozen, Machine
 from irbm.ops.noise import Noise
 
 
@@ -17,7 +17,7 @@ def prob_y_given_observed(
     """
     v_BD = torch.where(observed_BD, v_BD, (noise(*v_BD.shape) < 0.5).to(v_BD.dtype))
     y_B = machine.log_prob_y(v_BD).argmax(-1)
-    v_BD, y_next = machine.gibbs(v_BD, y_B, noise, burn_in, clamp_visible=observed_BD)
+    v_BD, y_next = Frozen.of(machine).gibbs(v_BD, y_B, noise, burn_in, clamp_visible=observed_BD)
     total_BC = torch.zeros(len(v_BD), machine.n_classes, dtype=torch.float64, device=v_BD.device)
     for _ in range(n_samples):
         v_BD, y_next = machine.gibbs_step(v_BD, y_next, noise, clamp_visible=observed_BD)

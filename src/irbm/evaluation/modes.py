@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from irbm.evaluation.paths import Base
-from irbm.models import Machine
+from irbm.models import Frozen, Machine
 from irbm.ops import reference as ops
 from irbm.ops.noise import Noise
 
@@ -39,14 +39,15 @@ def hunt(machine: Machine, means_D: Tensor | None, examples: Tensor | None, nois
         starts.append((noise(each, machine.n_visible) < means_D.to(machine.weights)).to(machine.weights.dtype))
     if examples is not None:
         starts.append(_from_examples(machine, examples, each, noise))
-    v_BD = torch.cat(starts)
-    return torch.cat([_swept(machine, v_BD[at : at + AT_ONCE], noise) for at in range(0, len(v_BD), AT_ONCE)])
+    v_BD, frozen = torch.cat(starts), Frozen.of(machine)
+    return torch.cat([_swept(frozen, v_BD[at : at + AT_ONCE], noise) for at in range(0, len(v_BD), AT_ONCE)])
 
 
-def _swept(machine: Machine, v_BD: Tensor, noise: Noise) -> Tensor:
+def _swept(frozen: Frozen, v_BD: Tensor, noise: Noise) -> Tensor:
     """Labels start as the visibles have them: with any other a state would be left before it is known."""
+    machine = frozen.machine
     y_B = ops.sample_categorical(machine.log_prob_y(v_BD), noise(len(v_BD))) if machine.n_classes else None
-    return machine.gibbs(v_BD, y_B, noise, SWEEPS)[0]
+    return frozen.gibbs(v_BD, y_B, noise, SWEEPS)[0]
 
 
 def _labels(machine: Machine, n: int, noise: Noise) -> Tensor | None:

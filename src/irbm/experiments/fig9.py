@@ -13,7 +13,7 @@ from irbm import plots
 from irbm.experiments import fig5, table1
 from irbm.experiments.lab import Lab, load, settings_table
 from irbm.experiments.paper import BOTH, DIGITS, TITLES
-from irbm.models import Machine
+from irbm.models import Frozen, Machine
 from irbm.ops.noise import uniform_noise
 
 TITLE = "Figure 9: samples, and test examples"
@@ -33,10 +33,11 @@ def samples(
 
     They start from fair coins, or from the states given.
     """
-    noise = uniform_noise(*key, device=machine.weights.device, dtype=machine.weights.dtype)
+    # Recorded sweeps count on from the last number of a key: those of two purposes must not meet.
+    noise = uniform_noise(*key, 0, device=machine.weights.device, dtype=machine.weights.dtype)
     v_BD = noise(SHOWN, machine.n_visible) < 0.5 if start_BD is None else start_BD
-    v_BD, _ = machine.clamped().gibbs(v_BD.to(machine.weights), None, noise, n_deep)
-    v_BD, _ = machine.gibbs(v_BD, None, noise, n_steps - n_deep - 1)
+    v_BD, _ = Frozen.of(machine.clamped()).gibbs(v_BD.to(machine.weights), None, noise, n_deep)
+    v_BD, _ = Frozen.of(machine).gibbs(v_BD, None, noise, n_steps - n_deep - 1)
     field_BD = machine.visible_field(machine.sample_hidden(v_BD, None, noise)[1])
     return machine.visible.sample(field_BD, noise), machine.visible.mean(field_BD)
 

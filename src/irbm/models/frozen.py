@@ -1,4 +1,4 @@
-"""A machine that does not change, asked about states: what annealing and its sweeps do again and again."""
+"""A machine that does not change, asked about states: what sampling and annealing do again and again."""
 
 from dataclasses import dataclass
 
@@ -6,9 +6,11 @@ from torch import Tensor
 
 from irbm.models.machine import Machine
 from irbm.ops import parts
-from irbm.ops import reference as ops
-from irbm.ops.noise import Noise
+from irbm.ops.noise import KeyedStream, Noise
 from irbm.ops.parts import Parts
+from irbm.ops.recording import repeat
+
+RECORDED_FROM = 20  # sweeps: a recording takes as long as some of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +42,45 @@ class Frozen:
             return self.machine.visible_field(h_BK)
         return self.downward.linear(h_BK)
 
-    def gibbs_step(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise) -> tuple[Tensor, Tensor | None]:
-        """One sweep z -> h -> (v, y), as ``Machine.gibbs_step`` with nothing clamped."""
+    def gibbs_step(
+        self,
+        v_BD: Tensor,
+        y_B: Tensor | None,
+        noise: Noise,
+        *,
+        clamp_visible: Tensor | None = None,
+        clamp_label: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """One sweep z -> h -> (v, y), as ``Machine.gibbs_step``."""
         _, h_BK = self.machine.hidden_given(self.activations(v_BD, y_B), noise)
-        new_BD = self.machine.visible.sample(self.visible_field(h_BK), noise)
-        if y_B is not None:
-            y_B = ops.sample_categorical(self.machine.label_field(h_BK), noise(len(v_BD)))
-        return new_BD, y_B
+        field_BD = self.visible_field(h_BK)
+        return self.machine.visible_given(h_BK, field_BD, v_BD, y_B, noise, clamp_visible, clamp_label)
+
+    def gibbs(
+        self,
+        v_BD: Tensor,
+        y_B: Tensor | None,
+        noise: Noise,
+        n_steps: int,
+        *,
+        clamp_visible: Tensor | None = None,
+        clamp_label: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """``n_steps`` sweeps, as ``Machine.gibbs``; where kernels draw from keys, many of them are recorded."""
+        if not isinstance(noise, KeyedStream):
+            return self.machine.gibbs(v_BD, y_B, noise, n_steps, clamp_visible=clamp_visible, clamp_label=clamp_label)
+        v_BD, y_B = v_BD.clone(), None if y_B is None else y_B.clone()
+
+        def sweep_in_place() -> None:
+            noise.advance_()
+            new_BD, new_B = self.gibbs_step(v_BD, y_B, noise, clamp_visible=clamp_visible, clamp_label=clamp_label)
+            v_BD.copy_(new_BD)
+            if y_B is not None and new_B is not None:
+                y_B.copy_(new_B)
+
+        if n_steps >= RECORDED_FROM:
+            repeat(sweep_in_place, n_steps, v_BD.device)
+        else:
+            for _ in range(n_steps):
+                sweep_in_place()
+        return v_BD, y_B

@@ -256,7 +256,20 @@ class Machine:
     ) -> tuple[Tensor, Tensor | None]:
         """One sweep z -> h -> (v, y), sec. 2.1; ``clamp_visible`` (D,) or (B, D) marks what keeps its value."""
         _, h_BK = self.sample_hidden(v_BD, y_B, noise)
-        new_BD = self.visible.sample(self.visible_field(h_BK), noise)
+        return self.visible_given(h_BK, self.visible_field(h_BK), v_BD, y_B, noise, clamp_visible, clamp_label)
+
+    def visible_given(
+        self,
+        h_BK: Tensor,
+        field_BD: Tensor,
+        v_BD: Tensor,
+        y_B: Tensor | None,
+        noise: Noise,
+        clamp_visible: Tensor | None,
+        clamp_label: bool,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The second half of a sweep, h -> (v, y), from the hidden units and their field."""
+        new_BD = self.visible.sample(field_BD, noise)
         if clamp_visible is not None:
             new_BD = torch.where(clamp_visible, v_BD, new_BD)
         if y_B is not None and not clamp_label:

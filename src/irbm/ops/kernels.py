@@ -74,27 +74,6 @@ def available(device: torch.device | str) -> bool:
     return INTERPRETED or _compiles_for(device)
 
 
-@jit
-def _trial_kernel(out):
-    tl.store(out, 1.0)
-
-
-@cache
-def _compiles_for(device: torch.device) -> bool:
-    """Whether the card is new enough for Triton, and a kernel can be compiled for it here: tried, not guessed."""
-    if torch.cuda.get_device_capability(device) < (7, 0):
-        return False
-    out = torch.empty(1, device=device)
-    try:
-        with torch.cuda.device_of(out):
-            _trial_kernel[(1,)](out)
-    except Exception as error:  # no compiler, no headers of Python, another driver: Triton has no one name for them
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        warnings.warn(f"Triton cannot compile here ({reason}): GPU work will be several times slower", stacklevel=2)
-        return False
-    return True
-
-
 # -- uniforms from a key ----------------------------------------------------------------------------------------
 
 LEAST = 2.0**-32 if triton is None else tl.constexpr(2.0**-32)
@@ -154,3 +133,33 @@ def check_readable(**tensors: Tensor | None) -> None:
             raise ValueError(f"{name} must be contiguous, got strides {tensor.stride()}; call .contiguous()")
         if tensor is not None and tensor.dtype == torch.float64:
             raise ValueError(f"{name} must be float32, got float64; the reference operations take it")
+
+
+# -- a trial ----------------------------------------------------------------------------------------------------
+
+
+@jit
+def _trial_kernel(seed, stream, out, COLUMNS: constexpr):
+    """What the kernels are made of: draws from a key, and a scan in float64."""
+    u = row_uniforms(key_of(seed, False), stream, tl.program_id(0), 0, FOR_VISIBLE, COLUMNS)
+    tl.store(out + tl.arange(0, COLUMNS), tl.cumsum(u.to(tl.float64), axis=0))
+
+
+@cache
+def _compiles_for(device: torch.device) -> bool:
+    """Whether the card is new enough for Triton, and a kernel can be compiled for it here: tried, not guessed."""
+    if torch.cuda.get_device_capability(device) < (7, 0):
+        return False
+    out = torch.zeros(FEWEST_COLUMNS, dtype=torch.float64, device=device)
+    try:
+        with torch.cuda.device_of(out):
+            _trial_kernel[(1,)](2**40, 1, out, FEWEST_COLUMNS)
+    except Exception as error:  # no compiler, no headers of Python, another driver: Triton has no one name for them
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+    else:
+        steps = out.diff()
+        if bool(((steps > 0) & (steps < 1)).all()):
+            return True
+        reason = "what a first kernel finds is wrong"
+    warnings.warn(f"Triton cannot compile here ({reason}): GPU work will be several times slower", stacklevel=2)
+    return False

@@ -29,7 +29,7 @@ class Stream:
     def reseed(self, *key: int) -> None:
         seed = np.random.SeedSequence(key)
         if self._device.type == "cpu":
-            # NumPy draws uniforms about three times as fast as torch here.
+            # NumPy draws uniforms faster than torch here.
             self._numpy = np.random.Generator(np.random.SFC64(seed))
         else:
             self._torch = torch.Generator(self._device).manual_seed(_as_int64(seed))
@@ -46,7 +46,7 @@ class Stream:
 class CountedStream:
     """Uniforms in float32 on the CPU, compiled: a key and a number for each call, as the fused kernels have them.
 
-    About three times as fast as NumPy's generators, and any number of threads may share a draw.
+    Faster than NumPy's generators, and any number of threads may share a draw.
     """
 
     def reseed(self, *key: int) -> None:

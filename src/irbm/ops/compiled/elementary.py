@@ -16,7 +16,7 @@ KINDS: dict[Kind, int] = {"fixed": 0, "ordered": 1, "infinite": 2}
 FIXED, INFINITE = KINDS["fixed"], KINDS["infinite"]
 NEGLIGIBLE = 2.0**-50
 """Probabilities below it are written as 0: products of them leave float32's normal range, where the processor is so
-slow that the gradient's matrix product took fifteen times as long."""
+slow that the gradient's matrix product took many times as long."""
 
 F32 = np.float32
 LOG2_E = F32(1.4426950408889634)
