@@ -31,7 +31,7 @@ def fast(request):
 def case_of(kind, K, l, device, scale):
     """Activations and the rest of a machine with drifts up and down, so that z is shallow, deep and in between."""
     make = torch.Generator().manual_seed(SEED + 1000 * K + l)
-    a_BK = scale * torch.randn(B, K, generator=make) + 0.5 * torch.randn(B, 1, generator=make)
+    a_BK = scale * torch.randn(B, K, generator=make) + torch.linspace(-0.7, 0.7, B)[:, None]
     U_KC, d_C = torch.randn(K, C, generator=make), torch.randn(C, generator=make)
     beta_K = torch.full((K,), BETA * math.log(2.0)) + 0.1 * torch.rand(K, generator=make)
     a_BK[:, l:], U_KC[l:], beta_K[l:] = 0, 0, BETA * math.log(2.0)
