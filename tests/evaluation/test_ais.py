@@ -554,13 +554,13 @@ def test_pilots_choose_again_where_bases_are_new_and_then_no_more(monkeypatch):
 def test_chains_and_examples_mix_for_as_many_sweeps_as_the_path_has_points(points, monkeypatch):
     monkeypatch.setattr(record, "FIRST_POINTS", points)
     machine, sweeps = as_machine(random_small(np.random.default_rng(0), depth="infinite")), []
-    real = Machine.gibbs
+    real = Frozen.gibbs
 
     def counted(self, v, y, noise, n_steps):
         sweeps.append(n_steps)
         return real(self, v, y, noise, n_steps)
 
-    monkeypatch.setattr(Machine, "gibbs", counted)
+    monkeypatch.setattr(Frozen, "gibbs", counted)
     estimate(machine, examples=torch.ones(3, machine.n_visible), tol=1e-9, budget=points)
     assert sweeps[1:] == 2 * [max(record.SWEEPS, points)]  # the first is of the search for modes
 
