@@ -33,7 +33,7 @@ typecheck: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=auto
 
 pages: $(READY)
 	$(BIN)/python -m irbm.experiments.page
