@@ -1,9 +1,23 @@
+from dataclasses import replace
+
 import pytest
+
+from irbm.experiments import fig7, paper, table1
+from irbm.experiments.paper import DIGITS
 
 
 @pytest.fixture(autouse=True, scope="module")
 def here(one_thread):
     """One thread for every test in this folder."""
+
+
+@pytest.fixture(autouse=True)
+def few_units(monkeypatch):
+    """Machines of the digits that can be enumerated: their likelihoods are exact, and seconds do."""
+    few, effort = fig7.QUICK_SIZE, table1.EFFORT[DIGITS]
+    monkeypatch.setitem(paper.DENSITY, DIGITS, replace(paper.DENSITY[DIGITS], max_components=few))
+    small = replace(effort, sizes=dict.fromkeys(effort.sizes, few), choice_budget=fig7.BUDGET)
+    monkeypatch.setitem(table1.EFFORT, DIGITS, small)
 
 
 @pytest.fixture(scope="session")

@@ -21,7 +21,7 @@ def reproduce_command(
         bool,
         typer.Option(
             "--quick",
-            help="The bundled digits, under a minute each: shows that it runs and what comes out, and is no evidence "
+            help="The bundled digits, a minute or two each: shows that it runs and what comes out, and is no evidence "
             "for the paper. Written to OUT/quick.",
         ),
     ] = False,
