@@ -8,10 +8,11 @@ EDGES = {1: 3e-4, 2: 1e-4}
 TRIES = 40  # of which about a half have a uniform near its threshold
 
 
-def undisputed(step, noise_of):
+def undisputed(step, noise_of, visible_bias):
     """The first n of which the uniforms of ``noise_of(n)`` decide the same when moved up or down a little.
 
-    ``step(noise)`` is a pair: decisions, and what comes of them. Both are returned with n.
+    ``step(noise)`` is a pair: decisions, and what comes of them. Both are returned with n. Samples of the visibles that
+    are not among the decisions show in ``visible_bias`` of what comes of them.
     """
     for n in range(TRIES):
         real, drawn = noise_of(n), []
@@ -21,8 +22,11 @@ def undisputed(step, noise_of):
             return drawn[-1]
 
         decided, found = step(keeps)
-        moved = (step(_moved(drawn, sign))[0] for sign in (1, -1))
-        if all(all(map(torch.equal, decided, other)) for other in moved):
+        moved = (step(_moved(drawn, sign)) for sign in (1, -1))
+        if all(
+            all(map(torch.equal, [*decided, visible_bias(found)], [*others, visible_bias(other)]))
+            for others, other in moved
+        ):
             return n, decided, found
     raise AssertionError("uniforms are near their thresholds again and again")
 

@@ -165,6 +165,14 @@ def test_an_epoch_that_fig_7_and_table_1_look_at_is_the_same():
     assert table1.EFFORT["binarized_mnist"].choice_budget == fig7.BUDGET
 
 
+def test_quick_likelihoods_as_they_ship_are_brackets_of_annealing(tmp_path, monkeypatch):
+    monkeypatch.undo()  # the machines of few units that other tests here have
+    (row,) = quick(tmp_path, "table1", only=("RBM",))["rows"]
+    assert row["log_partition"]["method"] == "ais"
+    assert row["test"]["lower"] < row["test"]["value"] < row["test"]["upper"]
+    assert row["n_components"] == 100
+
+
 def test_settings_are_chosen_by_the_validation_split(out):
     """Where the paper names none: each is trained, the best of all epochs wins, and all that was seen is told."""
     row = next(r for r in quick(out, "table1", only=("RBM",))["rows"] if r["model"] == "RBM")

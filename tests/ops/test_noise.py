@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from irbm.ops import compiled
-from irbm.ops.noise import CountedStream, Stream
+from irbm.ops.noise import CountedStream, KeyedStream, Stream
 
 DRAWS, CALLS = 2**24, 10  # of 24 bits: ten zeros are expected where nothing keeps them away
 
@@ -41,3 +41,17 @@ def test_a_seed_of_numpy_is_a_seed(noise):
         noise.reseed(*key)
         draws.append(noise(10))
     assert torch.equal(*draws)
+
+
+def test_keys_are_neighbours_in_their_last_number_unless_it_is_alone():
+    """A stream of many sweeps goes on through as many keys: it must not come to that of another seed."""
+    noise = KeyedStream(torch.device("cpu"))
+
+    def key(*numbers):
+        noise.reseed(*numbers)
+        return int(noise.key)
+
+    assert key(7, 3) - key(7, 2) == 1
+    starts = sorted(key(seed) for seed in range(200))
+    assert min(np.diff(starts)) > 10**6
+    assert min(abs(key(7, 0) - key(8, 0)), abs(key(7, 0) - key(8))) > 10**6

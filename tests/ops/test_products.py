@@ -285,7 +285,7 @@ def compare_a_step(depth, chains, gradient, device, noise_of, fast_noise_of, mon
         decided = [found.z_pos_B, found.z_neg_N, found.mode_B]
         return decided + ([] if start.v_ND is None else [start.v_ND]), found.gradients
 
-    n, wanted, slow = undisputed(step, noise_of)
+    n, wanted, slow = undisputed(step, noise_of, lambda gradients: gradients.visible_bias)
     decided, fast = step(fast_noise_of(n), fast=True)
     assert all(map(torch.equal, decided, wanted))
     assert CHAINS[chains] == 0 or decided[-1].dtype == torch.float32

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from irbm.bench.cases import OURS
+from irbm.bench.cases import OURS, POINTS
 from irbm.files import write_bytes
 
 QUIET = 0.5  # load average of a machine that does nothing else
@@ -147,7 +147,10 @@ def page(results: dict[str, dict[str, Any]], runs: Sequence[str] = ()) -> str:
         "parts there, and can be faster than products in float32: its floor is that in bfloat16, by torch, which is "
         "not the fastest at every size. Annealing multiplies as exactly as float32 does. "
         "Free energies, which scores are made of, are in float64 from end to end. Where a machine is as small "
-        "as 64 x 100, a step on a CPU is mostly what lies between products: plain torch and scikit-learn are faster.",
+        "as 64 x 100, a step on a CPU is mostly what lies between products: plain torch and scikit-learn are faster. "
+        "With PCD-1 a step there is mostly products, and plain torch that draws by comparison is about as fast. "
+        f"Temperatures and sweeps are timed {POINTS['cuda']:,} together on a GPU, a recording within, and "
+        f"{POINTS['cpu']:,} on a CPU.",
     ]
     for picture, result in results.items():
         parts += _section(result, picture)
@@ -179,7 +182,8 @@ def _section(result: dict[str, Any], picture: str) -> list[str]:
         "",
         f"{versions}. Commit {result['commit']}, {result['date'][:10]}, seed {result['seed']}; "
         f"load average {before:.1f} before and {after:.1f} after{_settings(result['environment'])}.{busy}"
-        f"{'' if 'rbms' in result['versions'] else ' `rbms` is not installed there.'}",
+        f"{'' if 'rbms' in result['versions'] else ' `rbms` is not installed there.'}"
+        f"{'' if 'sampling' in result else ' Older than sweeps, the peer that draws by comparison and some sizes.'}",
         "",
         "| step | who | median | irbm takes of it | by the fastest |",
         "|---|---|---:|---:|---:|",

@@ -17,9 +17,10 @@ def prob_y_given_observed(
     """
     v_BD = torch.where(observed_BD, v_BD, (noise(*v_BD.shape) < 0.5).to(v_BD.dtype))
     y_B = machine.log_prob_y(v_BD).argmax(-1)
-    v_BD, y_next = Frozen.of(machine).gibbs(v_BD, y_B, noise, burn_in, clamp_visible=observed_BD)
+    frozen = Frozen.of(machine)
+    v_BD, y_next = frozen.gibbs(v_BD, y_B, noise, burn_in, clamp_visible=observed_BD)
     total_BC = torch.zeros(len(v_BD), machine.n_classes, dtype=torch.float64, device=v_BD.device)
     for _ in range(n_samples):
-        v_BD, y_next = machine.gibbs_step(v_BD, y_next, noise, clamp_visible=observed_BD)
+        v_BD, y_next = frozen.gibbs_step(v_BD, y_next, noise, clamp_visible=observed_BD)
         total_BC += machine.log_prob_y(v_BD).exp()
     return total_BC / n_samples

@@ -21,13 +21,14 @@ from irbm.experiments.results import judged, stamp, write_json
 EPOCHS = {**{name: table1.EFFORT[name].candidates for name in BOTH}, DIGITS: (10, 50)}
 SCHEDULES: tuple[str | float, ...] = ("adaptive", 0.5, 0.8, 0.9)
 SEEDS = (0, 1, 2)
+BUDGET = table1.EFFORT[BOTH[0]].choice_budget  # points of annealing, as table 1 has it
 
 
 def candidate(lab: Lab, dataset: str, regroup: str | float, seed: int) -> Choice:
     n_iter = lab.n_iter(EPOCHS[dataset][-1])
     epochs = (*(epoch for epoch in EPOCHS[dataset] if epoch < n_iter), n_iter)
     training = Training(dataset=dataset, settings=paper.density(dataset, n_iter, regroup), seed=seed)
-    return Choice(training, epochs, table1.EFFORT[dataset].choice_budget)
+    return Choice(training, epochs, BUDGET)
 
 
 def row(lab: Lab, choice: Choice) -> dict[str, Any]:

@@ -75,8 +75,9 @@ class KeyedStream:
 
     def reseed(self, *key: int) -> None:
         # Neighbours in the last number are neighbours as keys: Philox makes unrelated streams of them, and a step
-        # need not wait for a hash of its number.
-        self.key.fill_((_first_key(*key[:-1]) + key[-1]) % 2**63)
+        # need not wait for a hash of its number. Not so a number that is alone: its stream may go on for many keys.
+        first, last = (key[:-1], key[-1]) if len(key) > 1 else (key, 0)
+        self.key.fill_((_first_key(*first) + last) % 2**63)
         self.rewind()
 
     def rewind(self) -> None:
