@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 
 from brute import energy, transition, visible_states
 from irbm.evaluation import partition
-from irbm.models import Machine
+from irbm.models import Frozen, Machine
 from irbm.ops import reference as ops
 from irbm.ops.noise import uniform_noise
 from machines import DEPTHS, as_machine, random_small, smalls
@@ -153,7 +153,7 @@ def test_clamped_visibles_and_labels_keep_their_values():
     machine = as_machine(random_small(np.random.default_rng(0), depth="infinite", labels=3))
     v, y = batch(machine, n=50)
     keep = torch.tensor([True, False, True, False])
-    after, label = machine.gibbs(v, y, uniform_noise(0), 5, clamp_visible=keep, clamp_label=True)
+    after, label = Frozen.of(machine).gibbs(v, y, uniform_noise(0), 5, clamp_visible=keep, clamp_label=True)
     assert torch.equal(after[:, keep], v[:, keep])
     assert torch.equal(label, y)
     assert not torch.equal(after[:, ~keep], v[:, ~keep])
@@ -165,7 +165,7 @@ def test_clamped_gibbs_reaches_the_exact_conditional():
     consistent = states[:, 0] == 1
     p = torch.softmax(-machine.free_energy(states[consistent]), 0).numpy()
     n = 20_000
-    v, _ = machine.gibbs(
+    v, _ = Frozen.of(machine).gibbs(
         torch.tensor([[1.0, 0.0, 0.0]]).double().repeat(n, 1),
         None,
         uniform_noise(4),

@@ -101,7 +101,7 @@ def run_line(row: dict[str, Any], note: str) -> str:
 
 
 def tables(result: dict[str, Any]) -> list[Table]:
-    """One table for the training steps, one for the annealing steps, one for scores, one for growth."""
+    """One table for each kind of step, for the series where there are any, and for what is no step."""
     titles = {
         "steps": "one training step",
         "annealing": "one annealing step",

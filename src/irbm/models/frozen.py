@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from irbm.models.machine import Machine
@@ -51,10 +52,13 @@ class Frozen:
         clamp_visible: Tensor | None = None,
         clamp_label: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """One sweep z -> h -> (v, y), as ``Machine.gibbs_step``."""
+        """``Machine.gibbs_step``; ``clamp_visible``, (D,) or (B, D), marks what keeps its value."""
         _, h_BK = self.machine.hidden_given(self.activations(v_BD, y_B), noise)
-        field_BD = self.visible_field(h_BK)
-        return self.machine.visible_given(h_BK, field_BD, v_BD, y_B, noise, clamp_visible, clamp_label)
+        with_label = y_B is not None and not clamp_label
+        new_BD, new_B = self.machine.visible_given(h_BK, self.visible_field(h_BK), noise, with_label=with_label)
+        if clamp_visible is not None:
+            new_BD = torch.where(clamp_visible, v_BD, new_BD)
+        return new_BD, new_B if with_label else y_B
 
     def gibbs(
         self,
@@ -66,19 +70,21 @@ class Frozen:
         clamp_visible: Tensor | None = None,
         clamp_label: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """``n_steps`` sweeps, as ``Machine.gibbs``; where kernels draw from keys, many of them are recorded."""
-        if not isinstance(noise, KeyedStream):
-            return self.machine.gibbs(v_BD, y_B, noise, n_steps, clamp_visible=clamp_visible, clamp_label=clamp_label)
+        """``n_steps`` sweeps; where kernels draw from keys, many of them are recorded."""
+        keyed = noise if isinstance(noise, KeyedStream) else None
+        if keyed is None and clamp_visible is None and not clamp_label:
+            return self.machine.gibbs(v_BD, y_B, noise, n_steps)
         v_BD, y_B = v_BD.clone(), None if y_B is None else y_B.clone()
 
         def sweep_in_place() -> None:
-            noise.advance_()
+            if keyed is not None:
+                keyed.advance_()
             new_BD, new_B = self.gibbs_step(v_BD, y_B, noise, clamp_visible=clamp_visible, clamp_label=clamp_label)
             v_BD.copy_(new_BD)
             if y_B is not None and new_B is not None:
                 y_B.copy_(new_B)
 
-        if n_steps >= RECORDED_FROM:
+        if keyed is not None and n_steps >= RECORDED_FROM:
             repeat(sweep_in_place, n_steps, v_BD.device)
         else:
             for _ in range(n_steps):

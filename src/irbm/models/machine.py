@@ -245,57 +245,29 @@ class Machine:
         """What every operation on a z-table is given beside activations: order, penalties, l, the kind and its tail."""
         return self.order, self.depth.penalties(self.hidden_bias), self.size, self.depth.kind, self.depth.tail
 
-    def gibbs_step(
-        self,
-        v_BD: Tensor,
-        y_B: Tensor | None,
-        noise: Noise,
-        *,
-        clamp_visible: Tensor | None = None,
-        clamp_label: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """One sweep z -> h -> (v, y), sec. 2.1; ``clamp_visible`` (D,) or (B, D) marks what keeps its value."""
+    def gibbs_step(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise) -> tuple[Tensor, Tensor | None]:
+        """One sweep z -> h -> (v, y), sec. 2.1."""
         _, h_BK = self.sample_hidden(v_BD, y_B, noise)
-        return self.visible_given(h_BK, self.visible_field(h_BK), v_BD, y_B, noise, clamp_visible, clamp_label)
+        return self.visible_given(h_BK, self.visible_field(h_BK), noise, with_label=y_B is not None)
 
     def visible_given(
-        self,
-        h_BK: Tensor,
-        field_BD: Tensor,
-        v_BD: Tensor,
-        y_B: Tensor | None,
-        noise: Noise,
-        clamp_visible: Tensor | None,
-        clamp_label: bool,
+        self, h_BK: Tensor, field_BD: Tensor, noise: Noise, *, with_label: bool
     ) -> tuple[Tensor, Tensor | None]:
         """The second half of a sweep, h -> (v, y), from the hidden units and their field."""
-        new_BD = self.visible.sample(field_BD, noise)
-        if clamp_visible is not None:
-            new_BD = torch.where(clamp_visible, v_BD, new_BD)
-        if y_B is not None and not clamp_label:
-            y_B = ops.sample_categorical(self.label_field(h_BK), noise(len(v_BD)))
-        return new_BD, y_B
-
-    def gibbs(
-        self,
-        v_BD: Tensor,
-        y_B: Tensor | None,
-        noise: Noise,
-        n_steps: int,
-        *,
-        clamp_visible: Tensor | None = None,
-        clamp_label: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """``n_steps`` sweeps of ``gibbs_step``."""
-        free = y_B is None and clamp_visible is None
-        if free and isinstance(noise, CountedStream) and compiled.runs_on(self.weights):
-            return self._free_gibbs(v_BD, noise, n_steps), None
-        for _ in range(n_steps):
-            v_BD, y_B = self.gibbs_step(v_BD, y_B, noise, clamp_visible=clamp_visible, clamp_label=clamp_label)
+        v_BD = self.visible.sample(field_BD, noise)
+        y_B = ops.sample_categorical(self.label_field(h_BK), noise(len(h_BK))) if with_label else None
         return v_BD, y_B
 
-    def _free_gibbs(self, v_BD: Tensor, noise: CountedStream, n_steps: int) -> Tensor:
-        """The same with no labels and nothing clamped, at once."""
+    def gibbs(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise, n_steps: int) -> tuple[Tensor, Tensor | None]:
+        """``n_steps`` sweeps of ``gibbs_step``."""
+        if y_B is None and isinstance(noise, CountedStream) and compiled.runs_on(self.weights):
+            return self._sweeps_at_once(v_BD, noise, n_steps), None
+        for _ in range(n_steps):
+            v_BD, y_B = self.gibbs_step(v_BD, y_B, noise)
+        return v_BD, y_B
+
+    def _sweeps_at_once(self, v_BD: Tensor, noise: CountedStream, n_steps: int) -> Tensor:
+        """The same with no labels, compiled."""
         parameters = (self.weights, self.hidden_bias, self.visible_bias, *self._how_z_chooses())
         return compiled.gibbs(v_BD, *parameters, noise.next_key, n_steps)
 
