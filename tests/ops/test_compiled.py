@@ -12,7 +12,7 @@ import torch
 from scipy.stats import chi2, kstest
 
 from fresh import SEED
-from irbm.models import Fixed, Infinite, Machine, Ordered
+from irbm.models import Fixed, Frozen, Infinite, Machine, Ordered
 from irbm.ops import compiled, dispatch, reference
 from irbm.ops.compiled import loops
 from irbm.ops.compiled.loops import Kernel
@@ -194,7 +194,7 @@ class TestOwnDraws:
         v_BD, noise = (torch.rand(9, 30, generator=rng) < 0.5).float(), stream("cpu")
         start_BD = v_BD.clone()
         noise.reseed(4)
-        at_once, _ = machine.gibbs(v_BD, None, noise, 5)
+        at_once, _ = Frozen.of(machine).gibbs(v_BD, None, noise, 5)
         assert torch.equal(v_BD, start_BD)
         noise.reseed(4)
         for _ in range(5):

@@ -102,7 +102,7 @@ def test_steps_of_a_path_are_those_of_the_machine_itself(widened, monkeypatch):
     for suit in (True, False):
         monkeypatch.setattr(parts, "suit", lambda matrix, suit=suit: suit)
         path = Path("free", Frozen.of(machine), base_of_three(machine))
-        assert (path.frozen.upward is not None) == suit
+        assert isinstance(path.frozen.upward, Parts) == suit
         noise = uniform_noise(SEED, 0, device=DEVICE)
         start = path.start(300, noise)
         here, there = (path.at(torch.tensor(tau, dtype=torch.float64, device=DEVICE)) for tau in (0.5, 0.6))

@@ -15,6 +15,7 @@ from irbm.bench.cases import OURS, POINTS
 from irbm.files import write_bytes
 
 QUIET = 0.5  # load average of a machine that does nothing else
+OLDER = " Older than products by look-up, sweeps, the peer that draws by comparison and some sizes."
 AXES = {
     "l": "hidden units $l$",
     "D": "visible units $D$",
@@ -148,7 +149,8 @@ def page(results: dict[str, dict[str, Any]], runs: Sequence[str] = ()) -> str:
         "not the fastest at every size. Annealing multiplies as exactly as float32 does. "
         "Free energies, which scores are made of, are in float64 from end to end. Where a machine is as small "
         "as 64 x 100, a step on a CPU is mostly what lies between products: plain torch and scikit-learn are faster. "
-        "With PCD-1 a step there is mostly products, and plain torch that draws by comparison is about as fast. "
+        "A CPU's products with states of 0 and 1 are by look-up ([how](decisions/007-cpu-kernels.md)), in less time "
+        "than BLAS takes: a step there can be below its floor. "
         f"Temperatures and sweeps are timed {POINTS['cuda']:,} together on a GPU, a recording within, and "
         f"{POINTS['cpu']:,} on a CPU.",
     ]
@@ -183,7 +185,7 @@ def _section(result: dict[str, Any], picture: str) -> list[str]:
         f"{versions}. Commit {result['commit']}, {result['date'][:10]}, seed {result['seed']}; "
         f"load average {before:.1f} before and {after:.1f} after{_settings(result['environment'])}.{busy}"
         f"{'' if 'rbms' in result['versions'] else ' `rbms` is not installed there.'}"
-        f"{'' if 'sampling' in result else ' Older than sweeps, the peer that draws by comparison and some sizes.'}",
+        f"{'' if 'sampling' in result else OLDER}",
         "",
         "| step | who | median | irbm takes of it | by the fastest |",
         "|---|---|---:|---:|---:|",

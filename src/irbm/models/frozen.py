@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from irbm.models.machine import Machine
-from irbm.ops import parts
-from irbm.ops.noise import KeyedStream, Noise
+from irbm.ops import compiled, parts
+from irbm.ops.compiled import Tables
+from irbm.ops.noise import CountedStream, KeyedStream, Noise
 from irbm.ops.parts import Parts
 from irbm.ops.recording import repeat
 
@@ -16,20 +17,24 @@ RECORDED_FROM = 20  # sweeps: a recording takes as long as some of them
 
 @dataclass(frozen=True, eq=False)
 class Frozen:
-    """The machine's own answers, up to the order in which sums are taken, from tensor cores where these pay.
+    """The machine's own answers, up to the order in which sums are taken, from tensor cores or tables where these pay.
 
-    Visible and hidden units are 0 or 1. Not for means or probabilities: bfloat16 would round them.
+    Visible and hidden units are 0 or 1. Not for means or probabilities, which would be rounded.
     """
 
     machine: Machine
-    upward: Parts | None  # the weights and biases, for visibles; None: as the machine does
-    downward: Parts | None
+    upward: Parts | Tables | None  # the weights and biases, for visibles; None: as the machine does
+    downward: Parts | Tables | None
 
     @classmethod
     def of(cls, machine: Machine) -> "Frozen":
-        if not parts.suit(machine.weights):
-            return cls(machine, None, None)
-        return cls(machine, Parts(machine.weights.T, machine.hidden_bias), Parts(machine.weights, machine.visible_bias))
+        weights_KD, hidden_bias_K, visible_bias_D = machine.weights, machine.hidden_bias, machine.visible_bias
+        if parts.suit(weights_KD):
+            return cls(machine, Parts(weights_KD.T, hidden_bias_K), Parts(weights_KD, visible_bias_D))
+        if compiled.runs_on(weights_KD):
+            weights_DK = compiled.transposed(weights_KD)
+            return cls(machine, Tables(weights_DK, hidden_bias_K), Tables(weights_KD, visible_bias_D))
+        return cls(machine, None, None)
 
     def activations(self, v_BD: Tensor, y_B: Tensor | None) -> Tensor:
         """a_i(v, y), as ``Machine.activations``: (B, K)."""
@@ -70,10 +75,12 @@ class Frozen:
         clamp_visible: Tensor | None = None,
         clamp_label: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """``n_steps`` sweeps; where kernels draw from keys, many of them are recorded."""
+        """``n_steps`` sweeps: compiled ones at once, and where a GPU draws from keys many are recorded."""
+        up, down = self.upward, self.downward
+        free = y_B is None and clamp_visible is None
+        if free and isinstance(noise, CountedStream) and isinstance(up, Tables) and isinstance(down, Tables):
+            return compiled.gibbs(v_BD, up, down, *self.machine.how_z_chooses(), noise.next_key, n_steps), None
         keyed = noise if isinstance(noise, KeyedStream) else None
-        if keyed is None and clamp_visible is None and not clamp_label:
-            return self.machine.gibbs(v_BD, y_B, noise, n_steps)
         v_BD, y_B = v_BD.clone(), None if y_B is None else y_B.clone()
 
         def sweep_in_place() -> None:

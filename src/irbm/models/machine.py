@@ -16,10 +16,10 @@ from torch import Tensor
 
 from irbm.models.depth import Depth, Fixed
 from irbm.models.visible import Bernoulli
-from irbm.ops import compiled, dispatch
+from irbm.ops import dispatch
 from irbm.ops import reference as ops
 from irbm.ops.dispatch import Hidden
-from irbm.ops.noise import CountedStream, Noise
+from irbm.ops.noise import Noise
 from irbm.ops.reference import Contrast, Labelled
 
 # Entries (example, label, z) worked on at once, so that memory is bounded; fewer on a CPU, for its caches.
@@ -160,7 +160,7 @@ class Machine:
 
     def log_sum(self, a: Tensor, y_B: Tensor | None = None) -> Tensor:
         """ln sum_z e^{d_y + t_z}, over all labels where y is None, from activations: -F(v) - b.v; (B,), float64."""
-        summed = dispatch.log_sum_z(a, *self._how_z_chooses())
+        summed = dispatch.log_sum_z(a, *self.how_z_chooses())
         if self.label_bias is None:
             return summed
         bias_C = self.label_bias.double()
@@ -188,7 +188,7 @@ class Machine:
     def _labelled(self) -> Labelled:
         if self.label_weights is None or self.label_bias is None:
             raise ValueError("this machine has no labels")
-        return Labelled(self.label_weights, self.label_bias, *self._how_z_chooses())
+        return Labelled(self.label_weights, self.label_bias, *self.how_z_chooses())
 
     def log_prob_y(self, v_BD: Tensor) -> Tensor:
         """ln p(y | v): (B, C), float64. Eq. 32."""
@@ -235,13 +235,13 @@ class Machine:
 
     def hidden_given(self, a_BK: Tensor, noise: Noise) -> tuple[Tensor, Tensor]:
         """The same from activations."""
-        return dispatch.hidden_sample(a_BK, *self._how_z_chooses(), noise)
+        return dispatch.hidden_sample(a_BK, *self.how_z_chooses(), noise)
 
     def hidden(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise) -> Hidden:
         """Reach and activity of each unit, with a sampled and the likeliest z: what a phase of training needs."""
-        return dispatch.hidden_reach(self.activations(v_BD, y_B), *self._how_z_chooses(), noise)
+        return dispatch.hidden_reach(self.activations(v_BD, y_B), *self.how_z_chooses(), noise)
 
-    def _how_z_chooses(self) -> tuple[Tensor, Tensor, Tensor, ops.Kind, float]:
+    def how_z_chooses(self) -> tuple[Tensor, Tensor, Tensor, ops.Kind, float]:
         """What every operation on a z-table is given beside activations: order, penalties, l, the kind and its tail."""
         return self.order, self.depth.penalties(self.hidden_bias), self.size, self.depth.kind, self.depth.tail
 
@@ -260,16 +260,9 @@ class Machine:
 
     def gibbs(self, v_BD: Tensor, y_B: Tensor | None, noise: Noise, n_steps: int) -> tuple[Tensor, Tensor | None]:
         """``n_steps`` sweeps of ``gibbs_step``."""
-        if y_B is None and isinstance(noise, CountedStream) and compiled.runs_on(self.weights):
-            return self._sweeps_at_once(v_BD, noise, n_steps), None
         for _ in range(n_steps):
             v_BD, y_B = self.gibbs_step(v_BD, y_B, noise)
         return v_BD, y_B
-
-    def _sweeps_at_once(self, v_BD: Tensor, noise: CountedStream, n_steps: int) -> Tensor:
-        """The same with no labels, compiled."""
-        parameters = (self.weights, self.hidden_bias, self.visible_bias, *self._how_z_chooses())
-        return compiled.gibbs(v_BD, *parameters, noise.next_key, n_steps)
 
     # -- all labels at once ---------------------------------------------------------------------------------
 
@@ -306,7 +299,7 @@ class Machine:
         n = len(v_BD)
         slope_K = self.depth.penalty_slopes(self.hidden_bias)
         return Gradients(
-            weights=-(contrast.on_BK.T @ v_BD) / n,
+            weights=dispatch.outer(contrast.on_BK / -n, v_BD),
             hidden_bias=-(contrast.on_BK - contrast.reach_BK * slope_K).sum(0) / n,
             visible_bias=torch.zeros_like(self.visible_bias),
             label_weights=-contrast.on_KC / n,
@@ -341,15 +334,14 @@ class Machine:
         return self._mean_gradients(v_BD, None if y_B is None else self._one_hot(y_B), reach_BK, active_BK)
 
     def phases(
-        self, v_RD: Tensor, y_R: Tensor | None, share_R: Tensor, noise: Noise, *, sampled: bool
+        self, v_RD: Tensor, y_R: Tensor | None, a_RK: Tensor, share_R: Tensor, noise: Noise, *, sampled: bool
     ) -> tuple[Gradients, Tensor, Tensor]:
         """The gradient of sum_r share_r F(v_r), data less samples in one call; then z and the likeliest z of each row.
 
-        The expectation over z is exact, or taken at the sampled z.
+        From visibles and their activations. The expectation over z is exact, or taken at the sampled z.
         """
-        sloped = self.depth.sloped
-        hidden = (self.activations(v_RD, y_R), *self._how_z_chooses())
-        phase = dispatch.phases(*hidden, -share_R, noise, sampled=sampled, sloped=sloped)
+        hidden = (a_RK, *self.how_z_chooses())
+        phase = dispatch.phases(*hidden, -share_R, noise, sampled=sampled, sloped=self.depth.sloped)
         label_RC = None if y_R is None else self._one_hot(y_R)
         return self._gradients(v_RD, label_RC, phase.on_RK, phase.reach_RK, share_R), phase.z_R, phase.mode_R
 
@@ -375,7 +367,7 @@ class Machine:
         if self.depth.sloped and reach is not None:
             hidden_bias = hidden_bias - reach.flatten(0, -2).sum(0) * self.depth.penalty_slopes(self.hidden_bias)
         return Gradients(
-            weights=on_BK.T @ v_BD,
+            weights=dispatch.outer(on_BK, v_BD),
             hidden_bias=hidden_bias,
             visible_bias=-(share_B @ v_BD),
             label_weights=label_weights,

@@ -93,6 +93,11 @@ def phases(
     return Phase(reach_RK * found.active_BK, reach_RK if sloped else None, found.z_B, found.mode_B)
 
 
+def outer(x_NK: Tensor, v_ND: Tensor) -> Tensor:
+    """sum_n x_nk v_nd: (K, D); faster on CPUs where v is 0 or 1."""
+    return compiled.outer(x_NK, v_ND) if compiled.runs_on(x_NK) else x_NK.T @ v_ND
+
+
 def bernoulli_sample(field_BD: Tensor, noise: Noise) -> Tensor:
     """v ~ Bernoulli(s(field))."""
     if compiled.runs_on(field_BD):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from irbm.models import Machine
+from irbm.models import Frozen, Machine
 from irbm.ops.noise import Noise
 from irbm.training.settings import Settings
 
@@ -42,7 +42,7 @@ def start(machine: Machine, settings: Settings, noise: Noise) -> Chains:
 
 
 def advance_(
-    chains: Chains, machine: Machine, v_BD: Tensor, y_B: Tensor | None, noise: Noise, n_steps: int
+    chains: Chains, machine: Machine | Frozen, v_BD: Tensor, y_B: Tensor | None, noise: Noise, n_steps: int
 ) -> tuple[Tensor, Tensor | None]:
     """``n_steps`` Gibbs sweeps from the chains, or from the examples where there are none."""
     if chains.v_ND is None:

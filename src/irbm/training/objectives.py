@@ -5,8 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from irbm.models import Gradients, Machine, sweeps
-from irbm.ops import dispatch
+from irbm.models import Frozen, Gradients, Machine, sweeps
+from irbm.ops import compiled, dispatch
 from irbm.ops import reference as ops
 from irbm.ops.noise import Noise
 from irbm.training.chains import Chains, advance_
@@ -41,12 +41,13 @@ def generative(
     """-ln p(v) or -ln p(v, y): data against samples of the model. Eqs. 7 and 22."""
     if y_B is None and sweeps.suit(machine, len(v_BD) + max(len(v_BD), len(chains))):
         return _on_tensor_cores(machine, v_BD, chains, settings, noise)
-    n = len(v_BD)
-    v_ND, y_N = advance_(chains, machine, v_BD, y_B, noise, settings.gibbs_steps)
+    n, sampled = len(v_BD), settings.gradient == "sampled"
+    asked = Frozen.of(machine) if compiled.runs_on(machine.weights) else machine
+    v_ND, y_N = advance_(chains, asked, v_BD, y_B, noise, settings.gibbs_steps)
     v_RD = torch.cat([v_BD, v_ND])  # data, then samples: one batch for both phases
     y_R = None if y_B is None or y_N is None else torch.cat([y_B, y_N])
-    sampled = settings.gradient == "sampled"
-    found, z_R, mode_R = machine.phases(v_RD, y_R, _shares(v_BD, v_ND), noise, sampled=sampled)
+    a_RK = asked.activations(v_RD, y_R)
+    found, z_R, mode_R = machine.phases(v_RD, y_R, a_RK, _shares(v_BD, v_ND), noise, sampled=sampled)
     return Phases(found, z_R[:n], z_R[n:], mode_R[:n])
 
 

@@ -18,10 +18,12 @@ from irbm.ops.compiled.loops import available, counts_on, runs_on
 from irbm.ops.compiled.philox import row_uniforms, uniforms
 from irbm.ops.compiled.scoring import log_sum_z
 from irbm.ops.compiled.sweeps import gibbs
+from irbm.ops.compiled.tables import Tables, outer, transposed
 from irbm.ops.compiled.update import update_biases_, update_weights_
 from irbm.ops.compiled.visible import sample_bernoulli
 
 __all__ = [
+    "Tables",
     "annealed_sample",
     "available",
     "counts_on",
@@ -33,12 +35,14 @@ __all__ = [
     "label_contrast",
     "label_scores",
     "log_sum_z",
+    "outer",
     "phases",
     "row_uniforms",
     "runs_on",
     "sample_bernoulli",
     "shuffle_",
     "tally_",
+    "transposed",
     "uniforms",
     "update_biases_",
     "update_weights_",
