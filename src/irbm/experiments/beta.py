@@ -16,7 +16,7 @@ DATASETS = BOTH
 SEEDS = QUICK_SEEDS = (0,)
 BETAS = (1.01, 1.1, 1.5)  # of beta_i = beta ln 2; the paper's first
 EPOCHS = fig5.EPOCHS
-BUDGET = 1000  # points of the longest path of annealing
+BUDGET = 16_000  # points of the longest path of annealing
 QUICK_SIZE = 14  # hidden units at most, so that they can be enumerated
 
 
