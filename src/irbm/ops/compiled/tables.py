@@ -1,4 +1,4 @@
-"""Products with rows of 0 and 1 by look-up, in half the time of a matrix product or less.
+"""Products with rows of 0 and 1 by look-up, in half to three quarters of the time of BLAS where they are large.
 
 Four bits choose one of sixteen sums of four rows of the matrix. These are written down once, and one addition does the
 work of four multiplications for every row that looks them up: the method of the four Russians (Arlazarov, Dinic,
@@ -203,18 +203,13 @@ def outer(x_NK: Tensor, v_ND: Tensor) -> Tensor:
 @jit
 def _transpose(source_AB, first, last, target, row, column):
     """Write some rows of the source as columns of the target, whose first element for the first row is given."""
-    B = source_AB.shape[1]
-    source, flat, step, stride = (
-        source_AB.reshape(source_AB.size),
-        target.reshape(target.size),
-        U64(B),
-        U64(target.shape[1]),
-    )
+    B, stride = source_AB.shape[1], target.shape[1]
+    source, flat = source_AB.reshape(source_AB.size), target.reshape(target.size)
     tiled_A, tiled_B = (last - first) // TILE * TILE, B // TILE * TILE
     for b in range(0, tiled_B, TILE):
         for a in range(0, tiled_A, TILE):
-            at, to = (first + a) * B + b, (row + b) * target.shape[1] + column + a
-            vectors.transpose_tile(source, U64(at), step, flat, U64(to), stride)
+            at, to = (first + a) * B + b, (row + b) * stride + column + a
+            vectors.transpose_tile(source, U64(at), U64(B), flat, U64(to), U64(stride))
     for a in range(last - first):
         for b in range(tiled_B if a < tiled_A else 0, B):
             target[row + b, column + a] = source_AB[first + a, b]
