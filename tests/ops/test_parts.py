@@ -73,7 +73,7 @@ def base_of_three(machine):
 def test_a_frozen_machine_has_the_same_fields_and_activations(labels, widened):
     machine = machine_of(21, 30, labels)
     copy = Frozen.of(machine)
-    assert copy.upward is not None
+    assert isinstance(copy.upward, Parts)
     v, h = (fresh(9, 30, of=7) < 0).float(), (fresh(9, 21, of=8) < 0).float()
     y = torch.arange(9, device=DEVICE) % 3 if labels else None
     activations = copy.activations(v, y)

@@ -73,11 +73,40 @@ def test_any_numbers_are_rounded_no_worse_than_in_a_product():
 @pytest.mark.parametrize("at", [(0, 0), (39, 34), (20, 33)], ids=str)  # the first, the last, one beyond a word
 def test_numbers_besides_0_and_1_are_multiplied(value, at, always):
     x_BN, matrix_NR, bias_R = of_bits(40, 35), of_eighths(35, 40), of_eighths(40, seed=2)
+    x_NK = of_eighths(40, 36)
+    x_BN[at] = 1.0
+    assert tables._words(x_BN, matrix_NR, columns=False) is not None
+    assert tables._words(x_BN, x_NK, columns=True) is not None
     x_BN[at] = value
+    assert tables._words(x_BN, matrix_NR, columns=False) is None
+    assert tables._words(x_BN, x_NK, columns=True) is None
     torch.testing.assert_close(
         tables.Tables(matrix_NR, bias_R).linear(x_BN), torch.addmm(bias_R, x_BN, matrix_NR), equal_nan=True
     )
-    torch.testing.assert_close(tables.outer(of_eighths(40, 36), x_BN), of_eighths(40, 36).T @ x_BN, equal_nan=True)
+    torch.testing.assert_close(tables.outer(x_NK, x_BN), x_NK.T @ x_BN, equal_nan=True)
+
+
+@pytest.mark.parametrize("kind", [torch.bool, torch.uint8, torch.int64, torch.float64])
+def test_states_of_another_kind_are_refused_as_by_a_product(kind, always):
+    x_BN, matrix_NR, bias_R = of_bits(40, 64).to(kind), of_eighths(64, 40), of_eighths(40, seed=2)
+    with pytest.raises(RuntimeError, match="dtype"):
+        tables.Tables(matrix_NR, bias_R).linear(x_BN)
+    with pytest.raises(RuntimeError, match="dtype"):
+        tables.outer(of_eighths(40, 36), x_BN)
+
+
+@pytest.mark.parametrize(("bits", "bias"), [(63, 40), (96, 40), (64, 39), (64, 41)])
+def test_sizes_that_do_not_fit_are_refused_as_by_a_product(bits, bias, always):
+    with pytest.raises(RuntimeError):
+        tables.Tables(of_eighths(64, 40), of_eighths(bias)).linear(of_bits(40, bits))
+    with pytest.raises(RuntimeError, match="multiplied"):
+        tables.outer(of_eighths(41, 36), of_bits(40, 64))
+
+
+def test_gradients_go_through_states_where_they_are_asked_for(always):
+    x_BN = of_bits(40, 64).requires_grad_()
+    tables.Tables(of_eighths(64, 40), of_eighths(40)).linear(x_BN).sum().backward()
+    torch.testing.assert_close(x_BN.grad, of_eighths(64, 40).sum(1).expand(40, 64))
 
 
 def test_views_with_gaps_are_read_as_what_they_show(always):
@@ -109,24 +138,32 @@ def machine_of(K, D, labels):
 def test_sweeps_by_tables_are_the_machine_s_own(labels, always):
     machine, noise = machine_of(50, 70, labels), stream("cpu")
     v_BD, y_B, found = of_bits(40, 70, seed=4), torch.arange(40) % labels if labels else None, []
-    for asked in (machine, Frozen.of(machine)):
+    frozen = Frozen.of(machine)
+    assert isinstance(frozen.upward, tables.Tables)
+    assert isinstance(frozen.downward, tables.Tables)
+    for asked in (machine, frozen):
         noise.reseed(3)
         found.append(asked.gibbs(v_BD, y_B, noise, 4))
     for ours, expected in zip(*found, strict=True):
         assert (ours is expected is None) or torch.equal(ours, expected)
+    kept_D = torch.arange(70) % 3 == 0
+    clamped_BD, _ = frozen.gibbs(v_BD, y_B, noise, 4, clamp_visible=kept_D)
+    assert torch.equal(clamped_BD[:, kept_D], v_BD[:, kept_D])
+    assert not torch.equal(clamped_BD[:, ~kept_D], v_BD[:, ~kept_D])
 
 
 @pytest.mark.parametrize("labels", [0, 3])
 def test_a_training_step_by_tables_is_the_step_without(labels, always, monkeypatch):
     machine, noise, found = machine_of(50, 70, labels), stream("cpu"), []
     v_BD, y_B = of_bits(40, 70, seed=4), torch.arange(40) % labels if labels else None
+    asked = []
     for by_tables in (True, False):
-        if not by_tables:
-            monkeypatch.setattr(tables, "gain", lambda rows, matrix: False)
+        monkeypatch.setattr(tables, "gain", lambda *of, by=by_tables: asked.append(by) or by)
         chains = Chains(of_bits(45, 70, seed=5), torch.arange(45) % labels if labels else None)
         noise.reseed(3)
         phases = objectives.generative(machine, v_BD, y_B, chains, Settings(gibbs_steps=2), noise)
         found.append((phases, chains))
+    assert asked.count(True) == 2 * 2 + 2  # both ways of two sweeps, activations and the gradient
     (ours, its), (expected, their) = found
     assert torch.equal(its.v_ND, their.v_ND)
     assert not torch.equal(its.v_ND, of_bits(45, 70, seed=5))

@@ -149,8 +149,8 @@ def page(results: dict[str, dict[str, Any]], runs: Sequence[str] = ()) -> str:
         "not the fastest at every size. Annealing multiplies as exactly as float32 does. "
         "Free energies, which scores are made of, are in float64 from end to end. Where a machine is as small "
         "as 64 x 100, a step on a CPU is mostly what lies between products: plain torch and scikit-learn are faster. "
-        "A CPU's products with states of 0 and 1 are by look-up ([how](decisions/007-cpu-kernels.md)), in less time "
-        "than BLAS takes: a step there can be below its floor. "
+        "Products with states of 0 and 1 that are large enough are by look-up on a CPU "
+        "([how](decisions/007-cpu-kernels.md)), and can be faster than BLAS, which the floor there is of. "
         f"Temperatures and sweeps are timed {POINTS['cuda']:,} together on a GPU, a recording within, and "
         f"{POINTS['cpu']:,} on a CPU.",
     ]

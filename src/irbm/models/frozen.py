@@ -19,7 +19,8 @@ RECORDED_FROM = 20  # sweeps: a recording takes as long as some of them
 class Frozen:
     """The machine's own answers, up to the order in which sums are taken, from tensor cores or tables where these pay.
 
-    Visible and hidden units are 0 or 1. Not for means or probabilities, which would be rounded.
+    Visible and hidden units are 0 or 1. Not for means or probabilities, which tensor cores would round. The machine's
+    tensors must not change as long as this is asked: some are copied.
     """
 
     machine: Machine
@@ -32,8 +33,7 @@ class Frozen:
         if parts.suit(weights_KD):
             return cls(machine, Parts(weights_KD.T, hidden_bias_K), Parts(weights_KD, visible_bias_D))
         if compiled.runs_on(weights_KD):
-            weights_DK = compiled.transposed(weights_KD)
-            return cls(machine, Tables(weights_DK, hidden_bias_K), Tables(weights_KD, visible_bias_D))
+            return cls(machine, Tables(weights_KD.T, hidden_bias_K), Tables(weights_KD, visible_bias_D))
         return cls(machine, None, None)
 
     def activations(self, v_BD: Tensor, y_B: Tensor | None) -> Tensor:

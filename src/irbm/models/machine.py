@@ -299,7 +299,7 @@ class Machine:
         n = len(v_BD)
         slope_K = self.depth.penalty_slopes(self.hidden_bias)
         return Gradients(
-            weights=dispatch.outer(contrast.on_BK / -n, v_BD),
+            weights=dispatch.outer(contrast.on_BK, v_BD) / -n,
             hidden_bias=-(contrast.on_BK - contrast.reach_BK * slope_K).sum(0) / n,
             visible_bias=torch.zeros_like(self.visible_bias),
             label_weights=-contrast.on_KC / n,

@@ -18,7 +18,7 @@ from irbm.ops.compiled.loops import available, counts_on, runs_on
 from irbm.ops.compiled.philox import row_uniforms, uniforms
 from irbm.ops.compiled.scoring import log_sum_z
 from irbm.ops.compiled.sweeps import gibbs
-from irbm.ops.compiled.tables import Tables, outer, transposed
+from irbm.ops.compiled.tables import Tables, outer
 from irbm.ops.compiled.update import update_biases_, update_weights_
 from irbm.ops.compiled.visible import sample_bernoulli
 
@@ -42,7 +42,6 @@ __all__ = [
     "sample_bernoulli",
     "shuffle_",
     "tally_",
-    "transposed",
     "uniforms",
     "update_biases_",
     "update_weights_",

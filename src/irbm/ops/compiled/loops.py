@@ -22,8 +22,8 @@ SHARED_FROM = 20_000  # elements from which another thread gains more than it co
 
 
 def available() -> bool:
-    """Whether numba is here."""
-    return numba is not None
+    """Whether numba is here, and allowed to compile."""
+    return numba is not None and not numba.config.DISABLE_JIT
 
 
 def counts_on(device: torch.device) -> bool:

@@ -5,7 +5,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from irbm.ops.compiled.elementary import KINDS
@@ -20,12 +19,11 @@ from irbm.ops.reference import Kind
 
 def gibbs(
     v_BD: Tensor, upward: Tables, downward: Tables, order_K: Tensor, beta_K: Tensor, size: Tensor, kind: Kind,
-    tail: float, next_key: Callable[[], Key], n_steps: int, out_BD: Tensor | None = None,
+    tail: float, next_key: Callable[[], Key], n_steps: int,
 ) -> Tensor:  # fmt: skip
     """v after ``n_steps`` sweeps z -> h -> v: those of ``hidden_sample_keyed`` and ``sample_bernoulli``, a key each."""
     (B, D), K = v_BD.shape, len(order_K)
-    new_BD = torch.empty_like(v_BD) if out_BD is None else out_BD
-    a_BK, h_BK, field_BD = (v_BD.new_empty(B, n) for n in (K, K, D))
+    a_BK, h_BK, field_BD, new_BD = (v_BD.new_empty(B, n) for n in (K, K, D, D))
     a, h, field, new = a_BK.numpy(), h_BK.numpy(), field_BD.numpy(), new_BD.numpy()
     hidden = (places(order_K), array(beta_K), int(size), KINDS[kind], tail, NONE_B, NONE_BK)
     z_B = np.empty(B, np.int64)

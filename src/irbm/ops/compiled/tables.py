@@ -1,4 +1,4 @@
-"""Products with rows of 0 and 1 by look-up, in half to three quarters of the time of BLAS where they are large.
+"""Products with rows of 0 and 1 by look-up, in less time than BLAS takes where there is enough to multiply.
 
 Four bits choose one of sixteen sums of four rows of the matrix. These are written down once, and one addition does the
 work of four multiplications for every row that looks them up: the method of the four Russians (Arlazarov, Dinic,
@@ -9,6 +9,7 @@ Shapes: B rows of bits, N bits a row, W words a row, R columns of the matrix.
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, disable-error-code="no-any-return"
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,8 @@ U32, WIDTH64, HALF = np.uint32, U64(WIDTH), U64(32)
 
 
 def gain(rows: int, matrix_NR: Tensor) -> bool:
-    """Whether so many rows gain by tables of this matrix."""
-    enough = rows >= LEAST_ROWS and min(matrix_NR.shape) >= LEAST_SIDE and rows * matrix_NR.numel() >= LEAST_WORK
-    return enough and runs_on(matrix_NR)
+    """Whether so many rows gain by tables of such a matrix."""
+    return rows >= LEAST_ROWS and min(matrix_NR.shape) >= LEAST_SIDE and rows * matrix_NR.numel() >= LEAST_WORK
 
 
 # -- bits -------------------------------------------------------------------------------------------------------
@@ -91,14 +91,19 @@ def _words_of_columns_parts(n, parts, *rest):
 _pack_columns = Kernel(_words_of_columns, _words_of_columns_parts)
 
 
-def _packed(x: Any, *, columns: bool) -> Any:
-    """The bits of rows, or of columns, in words: (B, W); None where there is a number besides 0 and 1."""
+def _words(x: Tensor, matrix_NR: Tensor, *, columns: bool) -> Any:
+    """The bits of the rows of x, or of its columns, in words: (B, W).
+
+    None where tables of the matrix gain nothing, or cannot be had: x has other numbers than 0 and 1, say.
+    """
     N, B = x.shape if columns else x.shape[::-1]
+    if not (gain(B, matrix_NR) and len(matrix_NR) == N and runs_on(x) and runs_on(matrix_NR)):
+        return None
     word_BW, other = np.empty((B, -(-N // WORD_BITS)), np.uint32), np.zeros(1, np.bool_)
     if columns:
-        _pack_columns(x.size, word_BW.shape[1], x, word_BW, other)
+        _pack_columns(x.numel(), word_BW.shape[1], array(x), word_BW, other)
     else:
-        _pack_rows(x.size, B, x, word_BW, other)
+        _pack_rows(x.numel(), B, array(x), word_BW, other)
     return None if other[0] else word_BW
 
 
@@ -148,19 +153,27 @@ _linear = Kernel(_linear_blocks, _linear_parts)
 
 
 class Tables:
-    """A float32 matrix (N, R) and a bias (R,), for rows of 0 and 1."""
+    """A matrix (N, R) and a bias (R,), for rows of 0 and 1. Neither may change."""
 
     def __init__(self, matrix_NR: Tensor, bias_R: Tensor) -> None:
-        self._matrix_NR, self._bias_R = matrix_NR.contiguous(), bias_R.contiguous()
+        self._matrix_NR, self._bias_R = matrix_NR, bias_R
+
+    @cached_property
+    def _rows_NR(self) -> Tensor:
+        """The matrix with its rows side by side in memory, which few products need."""
+        columns_RN = self._matrix_NR.T
+        return transposed(columns_RN) if columns_RN.is_contiguous() else self._matrix_NR.contiguous()
 
     def linear(self, x_BN: Tensor, out_BR: Tensor | None = None) -> Tensor:
         """The bias and x times the matrix: (B, R)."""
-        matrix_NR, B, R = self._matrix_NR, len(x_BN), self._matrix_NR.shape[1]
-        word_BW = _packed(array(x_BN), columns=False) if gain(B, matrix_NR) else None
+        shape = len(x_BN), len(self._bias_R)
+        fits = self._matrix_NR.shape[1] == shape[1] and (out_BR is None or out_BR.shape == shape)
+        word_BW = _words(x_BN, self._matrix_NR, columns=False) if fits and runs_on(self._bias_R) else None
         if word_BW is None:
-            return torch.addmm(self._bias_R, x_BN, matrix_NR, out=out_BR)
-        out_BR = matrix_NR.new_empty(B, R) if out_BR is None else out_BR
-        _linear(B * matrix_NR.numel(), -(-R // WIDTH), word_BW, matrix_NR.numpy(), self._bias_R.numpy(), out_BR.numpy())
+            return torch.addmm(self._bias_R, x_BN, self._matrix_NR, out=out_BR)
+        out_BR = x_BN.new_empty(shape) if out_BR is None else out_BR
+        matrix, bias = self._rows_NR.numpy(), array(self._bias_R)
+        _linear(len(x_BN) * matrix.size, -(-shape[1] // WIDTH), word_BW, matrix, bias, out_BR.numpy())
         return out_BR
 
 
@@ -189,7 +202,7 @@ _outer = Kernel(_outer_blocks, _outer_parts)
 def outer(x_NK: Tensor, v_ND: Tensor) -> Tensor:
     """sum_n x_nk v_nd, of any x, by tables where v is 0 or 1: (K, D)."""
     K, D = x_NK.shape[1], v_ND.shape[1]
-    word_DW = _packed(array(v_ND), columns=True) if gain(D, x_NK) else None
+    word_DW = _words(v_ND, x_NK, columns=True)
     if word_DW is None:
         return x_NK.T @ v_ND
     x, out_KD = array(x_NK), np.empty((K, D), np.float32)

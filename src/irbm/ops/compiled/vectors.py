@@ -1,7 +1,8 @@
 """What the compiler would not make vectors of by itself, written in its own language: a few lines for each.
 
-Vectors are as wide as the arrays want them; the compiler cuts them to what the processor has. An array is given as a
-flat one, with the place of the first number in it. Nothing is checked: whoever calls must know that all places exist.
+Vectors are as wide as the arrays want them; the compiler cuts them to what the processor has. An array is a flat one of
+float32, given with the place of the first number in it. Places are not checked: whoever calls must know that they are
+there.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, disable-error-code="no-any-return"
@@ -23,6 +24,8 @@ if numba is not None:
     types: Any = importlib.import_module("numba.core.types")
     intrinsic: Any = importlib.import_module("numba.extending").intrinsic
     INT = ir.IntType(64)
+
+    FLAT = types.Array(types.float32, 1, "C")
 
     def _vector(n: int) -> Any:
         return ir.VectorType(ir.FloatType(), n)
@@ -58,7 +61,7 @@ if numba is not None:
             on, one = (builder.zext(builder.bitcast(bits, ir.IntType(32)), INT) for bits in (on_32, one_32))
             return builder.or_(on, builder.shl(one, _int(32)))
 
-        return types.uint64(x, types.uint64), generate
+        return types.uint64(FLAT, types.uint64), generate
 
     @intrinsic
     def write_table(typing, matrix, first, second, third, fourth, tables, at):
@@ -78,7 +81,7 @@ if numba is not None:
             return context.get_dummy_value()
 
         place = types.uint64
-        return types.void(matrix, place, place, place, place, tables, place), generate
+        return types.void(FLAT, place, place, place, place, FLAT, place), generate
 
     @intrinsic
     def add_entries(typing, total, at, tables, word):
@@ -98,7 +101,7 @@ if numba is not None:
             _store(builder, sum_, target, arguments[1], 0, WIDTH)
             return context.get_dummy_value()
 
-        return types.void(total, types.uint64, tables, types.uint32), generate
+        return types.void(FLAT, types.uint64, FLAT, types.uint32), generate
 
     @intrinsic
     def transpose_tile(typing, source, at, step, target, to, stride):
@@ -121,4 +124,4 @@ if numba is not None:
             return context.get_dummy_value()
 
         place = types.uint64
-        return types.void(source, place, place, target, place, place), generate
+        return types.void(FLAT, place, place, FLAT, place, place), generate
