@@ -23,9 +23,9 @@ from irbm.ops.compiled.philox import U64, WORD
 from irbm.ops.compiled.vectors import BITS, TABLE, TABLES, TILE, WIDTH
 
 WORD_BITS = 32
-LEAST_ROWS = 32  # that pay for the tables
+LEAST_ROWS = 64  # that pay for the tables, and for a transposition
 LEAST_SIDE = 96  # of the matrix: words and blocks of columns are to be filled
-LEAST_WORK = 10_000_000  # multiplications; what is less is done before threads have woken
+LEAST_WORK = 20_000_000  # multiplications; what is less is done before threads have woken
 AT_ONCE = 1024  # rows whose sums stay near the processor
 TRANSPOSED = 64  # rows, the same
 U32, WIDTH64, HALF = np.uint32, U64(WIDTH), U64(32)
