@@ -118,8 +118,7 @@ def test_views_with_gaps_are_read_as_what_they_show(always):
 
 
 def test_small_products_are_left_to_others(monkeypatch):
-    monkeypatch.setattr(tables, "_linear", None)
-    monkeypatch.setattr(tables, "_outer", None)
+    monkeypatch.setattr(tables, "_sum", None)
     tables.Tables(of_eighths(64, 100), of_eighths(100)).linear(of_bits(50, 64))
     tables.outer(of_eighths(50, 100), of_bits(50, 64))
     with pytest.raises(TypeError):

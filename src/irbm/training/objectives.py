@@ -42,7 +42,7 @@ def generative(
     if y_B is None and sweeps.suit(machine, len(v_BD) + max(len(v_BD), len(chains))):
         return _on_tensor_cores(machine, v_BD, chains, settings, noise)
     n, sampled = len(v_BD), settings.gradient == "sampled"
-    asked = Frozen.of(machine) if compiled.runs_on(machine.weights) else machine
+    asked = Frozen.of(machine) if compiled.runs_on(machine.weights) else machine  # a GPU's copy pays for no single step
     v_ND, y_N = advance_(chains, asked, v_BD, y_B, noise, settings.gibbs_steps)
     v_RD = torch.cat([v_BD, v_ND])  # data, then samples: one batch for both phases
     y_R = None if y_B is None or y_N is None else torch.cat([y_B, y_N])

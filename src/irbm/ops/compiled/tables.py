@@ -131,9 +131,9 @@ def _add_up(word_BW, matrix_NR, first, column, tables, total):
 
 
 @jit
-def _linear_blocks(first, last, word_BW, matrix_NR, bias_R, out_BR):
-    """Blocks of columns. The last may begin within the one before: both write the same there."""
-    B, R = out_BR.shape
+def _sum_blocks(first, last, word_BW, matrix_NR, bias_R, out, across):
+    """Blocks of columns, written as such or as rows. The last may begin within the one before: both write the same."""
+    B, R = len(word_BW), matrix_NR.shape[1]
     tables, total_BJ = np.zeros(TABLES * TABLE, np.float32), np.empty((min(B, AT_ONCE), WIDTH), np.float32)
     for block in range(first, last):
         column = min(block * WIDTH, R - WIDTH)
@@ -141,15 +141,25 @@ def _linear_blocks(first, last, word_BW, matrix_NR, bias_R, out_BR):
             some_BJ = total_BJ[: min(AT_ONCE, B - b)]
             some_BJ[:] = bias_R[column : column + WIDTH]
             _add_up(word_BW, matrix_NR, b, column, tables, some_BJ.reshape(some_BJ.size))
-            out_BR[b : b + AT_ONCE, column : column + WIDTH] = some_BJ
+            if across:
+                _transpose(some_BJ, 0, len(some_BJ), out, column, b)
+            else:
+                out[b : b + AT_ONCE, column : column + WIDTH] = some_BJ
 
 
-def _linear_parts(n, parts, *rest):
+def _sum_parts(n, parts, *rest):
     for p in prange(parts):
-        _linear_blocks(n * p // parts, n * (p + 1) // parts, *rest)
+        _sum_blocks(n * p // parts, n * (p + 1) // parts, *rest)
 
 
-_linear = Kernel(_linear_blocks, _linear_parts)
+_sum = Kernel(_sum_blocks, _sum_parts)
+
+
+def _summed(word_BW: Any, matrix_NR: Any, bias_R: Any, out: Tensor, *, across: bool) -> Tensor:
+    """The bias and what the words ask for: (B, R), or (R, B) across."""
+    blocks = -(-matrix_NR.shape[1] // WIDTH)
+    _sum(len(word_BW) * matrix_NR.size, blocks, word_BW, matrix_NR, bias_R, out.numpy(), across)
+    return out
 
 
 class Tables:
@@ -167,36 +177,13 @@ class Tables:
     def linear(self, x_BN: Tensor, out_BR: Tensor | None = None) -> Tensor:
         """The bias and x times the matrix: (B, R)."""
         shape = len(x_BN), len(self._bias_R)
-        fits = self._matrix_NR.shape[1] == shape[1] and (out_BR is None or out_BR.shape == shape)
+        fits = self._matrix_NR.shape[1] == shape[1]
+        fits = fits and (out_BR is None or (out_BR.shape == shape and out_BR.is_contiguous()))
         word_BW = _words(x_BN, self._matrix_NR, columns=False) if fits and runs_on(self._bias_R) else None
         if word_BW is None:
             return torch.addmm(self._bias_R, x_BN, self._matrix_NR, out=out_BR)
         out_BR = x_BN.new_empty(shape) if out_BR is None else out_BR
-        matrix, bias = self._rows_NR.numpy(), array(self._bias_R)
-        _linear(len(x_BN) * matrix.size, -(-shape[1] // WIDTH), word_BW, matrix, bias, out_BR.numpy())
-        return out_BR
-
-
-@jit
-def _outer_blocks(first, last, word_DW, x_NK, out_KD):
-    """As above, with the sums of each block of K written across."""
-    K, D = out_KD.shape
-    tables, total_DJ = np.zeros(TABLES * TABLE, np.float32), np.empty((min(D, AT_ONCE), WIDTH), np.float32)
-    for block in range(first, last):
-        column = min(block * WIDTH, K - WIDTH)
-        for d in range(0, D, AT_ONCE):
-            some_DJ = total_DJ[: min(AT_ONCE, D - d)]
-            some_DJ[:] = ZERO
-            _add_up(word_DW, x_NK, d, column, tables, some_DJ.reshape(some_DJ.size))
-            _transpose(some_DJ, 0, len(some_DJ), out_KD, column, d)
-
-
-def _outer_parts(n, parts, *rest):
-    for p in prange(parts):
-        _outer_blocks(n * p // parts, n * (p + 1) // parts, *rest)
-
-
-_outer = Kernel(_outer_blocks, _outer_parts)
+        return _summed(word_BW, self._rows_NR.numpy(), array(self._bias_R), out_BR, across=False)
 
 
 def outer(x_NK: Tensor, v_ND: Tensor) -> Tensor:
@@ -205,9 +192,7 @@ def outer(x_NK: Tensor, v_ND: Tensor) -> Tensor:
     word_DW = _words(v_ND, x_NK, columns=True)
     if word_DW is None:
         return x_NK.T @ v_ND
-    x, out_KD = array(x_NK), np.empty((K, D), np.float32)
-    _outer(D * x.size, -(-K // WIDTH), word_DW, x, out_KD)
-    return torch.from_numpy(out_KD)
+    return _summed(word_DW, array(x_NK), np.zeros(K, np.float32), x_NK.new_empty(K, D), across=True)
 
 
 # -- rows as columns --------------------------------------------------------------------------------------------
