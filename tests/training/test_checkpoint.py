@@ -96,6 +96,7 @@ def test_a_state_comes_back_bit_by_bit_and_goes_on_so(tmp_path, depth, objective
     [
         {"persistent": False},
         {"n_chains": 13},
+        {"averaging": 7},
         {"gradient": "sampled", "regroup": 0.3},
         {"regroup": None, "max_norm": None, "label_max_norm": None, "max_components": 3},
     ],
@@ -412,6 +413,7 @@ OTHER = {
     "learning_rate": 0.06,
     "optimizer": "constant",
     "momentum": True,
+    "averaging": 3,
     "l1": 0.5,
     "l2": 0.5,
     "max_norm": None,

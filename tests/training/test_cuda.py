@@ -66,7 +66,7 @@ def started(depth, settings, labels, device):
                 state.optimizer.squares[name].copy_(0.01 + uniform_noise(SEED, 6, i)(*tensor.shape))
     state.optimizer.age_K.copy_(torch.arange(SIZE))
     state.machine = state.machine.to(device=device)
-    for sums in (state.optimizer.squares, state.optimizer.velocity):
+    for sums in (state.optimizer.squares, state.optimizer.velocity, state.optimizer.means):
         sums.update({n: t.to(device) for n, t in sums.items()})
     state.optimizer = replace(
         state.optimizer, age_K=state.optimizer.age_K.to(device), step=state.optimizer.step.to(device)
@@ -82,6 +82,7 @@ VARIANTS = {
     "CD": {"persistent": False},
     "sampled": {"gradient": "sampled", "n_chains": 7},
     "momentum": {"momentum": True, "optimizer": "constant"},
+    "averages": {"averaging": 5},
     "generative, labels": {"objective": "generative"},
     "discriminative": {"objective": "discriminative"},
     "hybrid": {"objective": "hybrid", "alpha": 0.3},
@@ -153,6 +154,7 @@ RUNS = {
     "fixed": ({"l2": 0.01}, 0, Fixed()),
     "momentum": ({"momentum": True, "optimizer": "constant"}, 0, Infinite()),
     "decay": ({"optimizer": "decay"}, 0, Infinite()),
+    "averages": ({"averaging": 5}, 0, Infinite()),
     "generative, labels": ({}, 3, Infinite()),
     "discriminative": ({"objective": "discriminative"}, 3, Infinite()),
     "hybrid": ({"objective": "hybrid"}, 3, Infinite()),

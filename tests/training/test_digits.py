@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 import irbm
 from irbm import data
@@ -119,6 +120,22 @@ def test_partial_fit_goes_on_from_given_parameters_and_with_other_settings():
     assert start.training_state_.optimizer.tensors().keys() == {"age", "step"}
     assert len(start.training_state_.chains) == 17
     assert [row["step"] for row in start.history_] == [10, 15]
+
+
+def test_estimators_keep_averages():
+    """And passes one by one go on from the parameters, not from their averages."""
+    more = {"batch_size": 50, "gibbs_steps": 1, "random_state": 3, "device": "cpu"}
+    plain = irbm.InfiniteRBM(n_iter=3, **more).fit(X[:300])
+    averaged = irbm.InfiniteRBM(n_iter=3, averaging=6, **more).fit(X[:300])
+    passes = irbm.InfiniteRBM(averaging=6, **more)
+    for _ in range(3):
+        passes.partial_fit(X[:300])
+    assert torch.equal(averaged.training_state_.machine.weights, plain.training_state_.machine.weights)
+    assert averaged.components_.shape == plain.components_.shape
+    assert np.abs(averaged.components_ - plain.components_).max() > 1e-3
+    np.testing.assert_array_equal(passes.components_, averaged.components_)
+    passes.set_params(averaging=None).partial_fit(X[:300])
+    np.testing.assert_array_equal(passes.components_, plain.partial_fit(X[:300]).components_)
 
 
 def test_fit_starts_afresh():

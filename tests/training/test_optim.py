@@ -158,6 +158,53 @@ def test_momentum_rises_with_age():
     assert optim.momentum(ages).tolist() == pytest.approx([0.5, 0.6, 0.7, 0.9, 0.9])
 
 
+# -- averages -----------------------------------------------------------------------------------------------
+
+
+def average_of(life, updates):
+    """Of what a parameter has been: the first ones count alike, older ones than ``updates`` less and less."""
+    moves = [1 / min(age, updates) for age in range(1, len(life) + 1)]
+    shares = [move * math.prod(1 - later for later in moves[age:]) for age, move in enumerate(moves, 1)]
+    assert sum(shares) == pytest.approx(1)
+    return sum(share * value for share, value in zip(shares, life, strict=True))
+
+
+@pytest.mark.parametrize("more", [{}, {"momentum": True, "optimizer": "constant"}], ids=["adagrad", "momentum"])
+def test_averages_are_over_the_last_updates_of_each_unit(more):
+    """30 steps in which two units are born: a unit's average knows nothing of the time before its birth."""
+    settings = Settings(learning_rate=0.1, averaging=8, **more)
+    machine, rng = labelled(), np.random.default_rng(0)
+    state, seen = optim.initial_state(machine, settings), []
+    for step in range(30):
+        optim.update_(machine, state, as_gradients(random_gradients(machine, rng)), settings)
+        seen.append(arrays(machine))
+        if step in (6, 14):
+            machine.size.add_(1)
+    kept = arrays(optim.averaged(machine, state))
+    for name in NAMES:
+        if name in BY_UNIT:
+            for unit, born in enumerate([0, 0, 0, 0, 7, 15]):
+                expected = average_of([past[name][unit] for past in seen[born:]], 8)
+                np.testing.assert_allclose(kept[name][unit], expected, rtol=0, atol=1e-12)
+            assert not kept[name][6].any()
+        else:
+            np.testing.assert_allclose(kept[name], average_of([past[name] for past in seen], 8), rtol=0, atol=1e-12)
+        assert np.abs(kept[name] - seen[-1][name]).max() > 1e-3
+
+
+def test_a_few_updates_are_averaged_alike():
+    assert average_of([1.0, 2.0, 6.0], 8) == pytest.approx(3.0)
+    assert average_of([0.0, 0.0, 8.0], 2) == pytest.approx(4.0)
+
+
+def test_without_averages_the_machine_is_kept_as_it_is():
+    machine, settings = labelled(), Settings()
+    state = optim.initial_state(machine, settings)
+    optim.update_(machine, state, as_gradients(random_gradients(machine, np.random.default_rng(0))), settings)
+    assert not state.means
+    assert optim.averaged(machine, state).weights is machine.weights
+
+
 # -- what keeps weights small -------------------------------------------------------------------------------
 
 

@@ -226,6 +226,23 @@ def test_early_stopping_keeps_the_best_machine(labels):
         assert torch.equal(tensor, best[name] if rows is None else best[name][:rows]), name
 
 
+@pytest.mark.parametrize("labels", [0, 3])
+def test_averaging_changes_what_is_kept_and_nothing_of_the_training(labels):
+    score = Scripted(1, 2, 3)
+    plain, averaged = (
+        trained(labels=labels),
+        trained(replace(QUICK, averaging=9), labels, callbacks=[EarlyStopping(score)]),
+    )
+    for name, tensor in plain.machine.tensors().items():
+        assert torch.equal(averaged.machine.tensors()[name], tensor), name
+        same = torch.equal(averaged.kept.tensors()[name], tensor)
+        assert same != tensor.is_floating_point(), name  # sizes and order are the last ones
+    for name, tensor in averaged.kept.tensors().items():
+        assert torch.equal(score.machines[-1][name], tensor), name
+    assert torch.equal(averaged.best.machine.visible_bias, averaged.kept.visible_bias)
+    assert plain.kept.weights is plain.machine.weights
+
+
 def test_early_stopping_refuses_no_patience():
     with pytest.raises(ValueError, match="patience must be None or >= 1, got 0"):
         EarlyStopping(lambda machine: 0.0, patience=0)
@@ -251,6 +268,7 @@ VARIANTS = {
     "sampled": {"gradient": "sampled", "n_chains": 7},
     "momentum": {"momentum": True, "optimizer": "constant", "regroup": 0.8},
     "decay": {"optimizer": "decay", "regroup": None},
+    "averages": {"averaging": 9},
     "labels": {"objective": "generative"},
     "discriminative": {"objective": "discriminative"},
     "hybrid": {"objective": "hybrid"},
@@ -258,7 +276,7 @@ VARIANTS = {
 
 
 @pytest.mark.parametrize("at", [1, 20, 32, 34, 35, 50])
-@pytest.mark.parametrize("variant", ["pcd", "momentum", "hybrid"])
+@pytest.mark.parametrize("variant", ["pcd", "momentum", "averages", "hybrid"])
 def test_stopping_anywhere_and_going_on_changes_nothing(variant, at):
     labels = 3 if variant == "hybrid" else 0
     settings = Settings(n_iter=4, batch_size=4, gibbs_steps=1, **VARIANTS[variant])  # 18 batches an epoch
@@ -274,7 +292,7 @@ def test_stopping_anywhere_and_going_on_changes_nothing(variant, at):
 
 @pytest.mark.parametrize("more", [1, 40])
 def test_the_capacity_that_a_state_comes_with_does_not_matter(more):
-    settings = Settings(n_iter=4, batch_size=4, gibbs_steps=1)
+    settings = Settings(n_iter=4, batch_size=4, gibbs_steps=1, averaging=9)
     state = fresh(settings)
     first = StopAt(state, X, settings=settings)
     first.at = 20

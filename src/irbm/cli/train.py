@@ -79,6 +79,10 @@ def train(
     momentum: Annotated[
         bool | None, _option("Momentum that rises with a unit's age; meant for constant and decay. [no]", "Training")
     ] = None,
+    averaging: Annotated[
+        int | None,
+        _option("Keep an average of the parameters over so many updates, as 1000: less noise. [none]", "Training"),
+    ] = None,
     l1: Annotated[
         float | None,
         _option(

@@ -297,6 +297,9 @@ class RBMClassifier(FixedSize, _Classifier):
         the step t.
     momentum : bool, default False
         Momentum that each unit raises from 0.5 to 0.9 in its first thousand updates. Meant for "constant" and "decay".
+    averaging : int or None, default None
+        Updates over which the parameters of the machine that is kept are averaged, exponentially; None: it is that of
+        the last update. Averages are less noisy: 1000 where an epoch has hundreds of steps, and scores jump.
     l1 : float, default 0.0001
         Weight of the L1 penalty, which brings weights to exactly zero. More gives smaller machines with sparser
         filters; the paper takes 0.001 for the 4,100 examples of CalTech.
@@ -424,6 +427,9 @@ class InfiniteRBMClassifier(Growing, _Classifier):
         the step t.
     momentum : bool, default False
         Momentum that each unit raises from 0.5 to 0.9 in its first thousand updates. Meant for "constant" and "decay".
+    averaging : int or None, default None
+        Updates over which the parameters of the machine that is kept are averaged, exponentially; None: it is that of
+        the last update. Averages are less noisy: 1000 where an epoch has hundreds of steps, and scores jump.
     l1 : float, default 0.0001
         Weight of the L1 penalty, which brings weights to exactly zero. More gives smaller machines with sparser
         filters; the paper takes 0.001 for the 4,100 examples of CalTech.

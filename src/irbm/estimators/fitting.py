@@ -35,6 +35,7 @@ class Trainable(Boltzmann):
     gradient: str = Settings.gradient
     optimizer: str = Settings.optimizer
     momentum: bool = Settings.momentum
+    averaging: int | None = Settings.averaging
     l1: float = Settings.l1
     l2: float = Settings.l2
     max_norm: float | None = Settings.max_norm
@@ -216,7 +217,7 @@ class Trainable(Boltzmann):
         else:
             trainer.run()
         self._state, self._history = state, list(state.history)
-        return self._adopt(state.machine)._with_means(examples.double().mean(0))
+        return self._adopt(state.kept)._with_means(examples.double().mean(0))
 
     def prune(self) -> Self:
         """Drop the units whose weights have less than a tenth of the mean norm; training would go on afresh."""

@@ -67,6 +67,8 @@ class Training:
         """Where it is kept, by a hash of all that decides it: random numbers differ between kinds of devices."""
         decides = asdict(self)
         del decides["settings"]["n_iter"]
+        if self.settings.averaging is None:  # a later setting: names from before it stay
+            del decides["settings"]["averaging"]
         return runs / f"{self.dataset}-{self.model}-{digest(decides, device)}"
 
 
@@ -109,7 +111,7 @@ class Run:
         return self.folder / f"log_z_{epoch:05d}_{budget}.json"
 
     def keep(self, state: TrainingState) -> None:
-        machine = state.machine.with_capacity(int(state.machine.size))
+        machine = state.kept.with_capacity(int(state.machine.size))
         about = {"machine": describe(machine), "history": [asdict(report) for report in state.history]}
         write_tensors(self.file(state.epoch), machine.tensors(), "snapshot", about)
 

@@ -23,9 +23,22 @@ DATASETS = BOTH
 SEEDS = QUICK_SEEDS = (0,)
 RP, CONVERTED, CLASSIC, ORDINARY, GREEDY = "iRBM RP", "iRBM RP as RBM", "RBM", "iRBM", "FW-iRBM + CD"
 # Rows that are not of the paper, with what they change of RP's settings.
-_MORE_CHAINS: dict[str, dict[str, Any]] = {"iRBM RP 1000 chains": {"n_chains": 1000}}
-_MORE_MIXED: dict[str, dict[str, Any]] = {"iRBM RP 0.9 l": {"regroup": 0.9}}
-OWN = {MNIST: _MORE_CHAINS, CALTECH: _MORE_MIXED, DIGITS: {**_MORE_CHAINS, **_MORE_MIXED}}
+OWN: dict[str, dict[str, dict[str, Any]]] = {
+    MNIST: {
+        "iRBM RP 1000 chains": {"n_chains": 1000},
+        "iRBM RP averaged": {"averaging": 1000},
+        "iRBM RP 300 chains averaged": {"n_chains": 300, "averaging": 1000},
+    },
+    CALTECH: {
+        "iRBM RP 0.9 l": {"regroup": 0.9},
+        "iRBM RP 0.9 l averaged": {"regroup": 0.9, "averaging": 500},
+    },
+    DIGITS: {
+        "iRBM RP 1000 chains": {"n_chains": 1000},
+        "iRBM RP averaged": {"averaging": 100},
+        "iRBM RP 0.9 l": {"regroup": 0.9},
+    },
+}
 OWN_MODELS = tuple(dict.fromkeys(model for models in OWN.values() for model in models))
 MODELS = (RP, CONVERTED, *OWN_MODELS, CLASSIC, ORDINARY, GREEDY)
 
@@ -35,6 +48,7 @@ class Effort:
     """How long to train on a data set, and how hard to look for ln Z."""
 
     candidates: tuple[int, ...]  # epochs among which the validation split chooses; the last one ends training
+    averaged_candidates: tuple[int, ...]  # the same of averaged parameters
     greedy_candidates: tuple[int, ...]  # of CD from the greedy units, which are a good start; 0: these themselves
     sizes: dict[str, int]  # of the models that do not choose it
     choice_budget: int = 500  # points of the longest path of annealing
@@ -43,9 +57,9 @@ class Effort:
 
 EVERY_100TH, EVERY_200TH = tuple(range(100, 1001, 100)), tuple(range(200, 1001, 200))
 EFFORT = {
-    MNIST: Effort(EVERY_200TH, (0, 100, 200), {CLASSIC: 500, GREEDY: 460}),
-    CALTECH: Effort(EVERY_100TH, (0, 100, 200, 300), {CLASSIC: 500, GREEDY: 550}),
-    DIGITS: Effort((50, 100), (0, 10), {CLASSIC: 100, GREEDY: 50}, choice_budget=100, full_budget=500),
+    MNIST: Effort(EVERY_200TH, EVERY_100TH[:6], (0, 100, 200), {CLASSIC: 500, GREEDY: 460}),
+    CALTECH: Effort(EVERY_100TH, EVERY_100TH, (0, 100, 200, 300), {CLASSIC: 500, GREEDY: 550}),
+    DIGITS: Effort((50, 100), (50, 100), (0, 10), {CLASSIC: 100, GREEDY: 50}, choice_budget=100, full_budget=500),
 }
 PAPER: dict[str, dict[str, tuple[int | None, float]]] = {  # size, nats
     MNIST: {CLASSIC: (500, -86.34), ORDINARY: (1208, -85.65), GREEDY: (460, -85), RP: (674, -85.81),
@@ -79,7 +93,7 @@ WORDS = (
 def training(dataset: str, model: str, seed: int, lab: Lab) -> Training:
     """What stands behind a row."""
     effort = EFFORT[dataset]
-    settings = paper.density(dataset, lab.n_iter(effort.candidates[-1]))
+    settings = paper.density(dataset, lab.n_iter(_candidates(dataset, model)[-1]))
     if model in (RP, CONVERTED):
         return Training(dataset=dataset, settings=settings, seed=seed)
     if model in OWN_MODELS:
@@ -91,17 +105,24 @@ def training(dataset: str, model: str, seed: int, lab: Lab) -> Training:
     if model == CLASSIC:
         kind = "biased" if dataset in BIASED else "fixed"
         return Training(dataset=dataset, settings=ordinary, seed=seed, model=kind, n_components=size)
-    n_iter = lab.n_iter(effort.greedy_candidates[-1])
+    n_iter = settings.n_iter
     tuning = Settings(**frank_wolfe.TUNING[dataset], n_iter=n_iter, persistent=False, regroup=None, max_norm=None)
     return Training(dataset=dataset, settings=tuning, seed=seed, model="greedy", n_components=size)
+
+
+def _candidates(dataset: str, model: str) -> tuple[int, ...]:
+    """Epochs among which the validation split chooses."""
+    effort = EFFORT[dataset]
+    if model == GREEDY:
+        return effort.greedy_candidates
+    return effort.averaged_candidates if "averaging" in OWN[dataset].get(model, {}) else effort.candidates
 
 
 def choices(lab: Lab, dataset: str, model: str, seed: int) -> list[Choice]:
     """The same with each of the settings tried, and with the epochs to choose from, up to the last one trained."""
     usual, effort = training(dataset, model, seed, lab), EFFORT[dataset]
     tried = TRIED[dataset].get(model, ((usual.settings.learning_rate, usual.settings.l1),))
-    listed = effort.greedy_candidates if model == GREEDY else effort.candidates
-    epochs = (*(epoch for epoch in listed if epoch < usual.n_iter), usual.n_iter)
+    epochs = (*(epoch for epoch in _candidates(dataset, model) if epoch < usual.n_iter), usual.n_iter)
     settings = [replace(usual.settings, learning_rate=rate, l1=l1) for rate, l1 in tried]
     return [Choice(replace(usual, settings=one), epochs, effort.choice_budget) for one in settings]
 

@@ -51,12 +51,13 @@ class EarlyStopping(Callback):
         self.patience = patience
 
     def after_epoch(self, trainer: "Trainer", report: "Report") -> None:
-        found, best = self.score(trainer.machine), trainer.state.best
+        machine, best = trainer.state.kept, trainer.state.best
+        found = self.score(machine)
         score = tuple(map(float, found)) if isinstance(found, tuple) else float(found)
         first = score[0] if isinstance(score, tuple) else score
         trainer.state.history[-1] = replace(report, validation_score=first)
         if not math.isnan(first) and (best is None or score > best.score):  # type: ignore[operator]
-            trainer.state.best = Best(report.epoch, score, trainer.machine.with_capacity(report.n_components))
+            trainer.state.best = Best(report.epoch, score, machine.with_capacity(report.n_components))
         if self.exhausted(trainer.state):
             trainer.stop()
 

@@ -102,7 +102,7 @@ def _part(tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
 
 def _optimizer(tensors: dict[str, Tensor], device: torch.device | str) -> OptimizerState:
     moved = {name: t.to(device) for name, t in tensors.items()}
-    sums = {kind: _part(moved, kind) for kind in ("squares", "velocity")}
+    sums = {kind: _part(moved, kind) for kind in ("squares", "velocity", "means")}
     return OptimizerState(**sums, age_K=moved["age"], step=moved["step"])
 
 

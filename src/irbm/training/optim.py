@@ -1,10 +1,11 @@
-"""Update rules: the rate, the momentum, and what keeps weights small. All state is per unit and padded.
+"""Update rules: the rate, the momentum, what keeps weights small, averages. All state is per unit and padded.
 
 Parameters are visited by name; rows of ``ROWS`` belong to hidden units and follow the units' own ages.
 """
 
 from dataclasses import dataclass, replace
 from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,16 +27,18 @@ EPSILON = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class OptimizerState:
-    """Sums of squared gradients, velocities, ages of units, and the step count: all on the device."""
+    """Sums of squared gradients, velocities, averages, ages of units, and the step count: all on the device."""
 
     squares: dict[str, Tensor]
     velocity: dict[str, Tensor]
+    means: dict[str, Tensor]  # of the parameters over their last updates; none where nothing is averaged
     age_K: Tensor  # updates each unit has had, int64
     step: Tensor  # updates altogether, 0-dimensional int64
 
     def tensors(self) -> dict[str, Tensor]:
         named = {f"squares.{n}": t for n, t in self.squares.items()}
         named |= {f"velocity.{n}": t for n, t in self.velocity.items()}
+        named |= {f"means.{n}": t for n, t in self.means.items()}
         return named | {"age": self.age_K, "step": self.step}
 
     def with_capacity(self, capacity: int) -> "OptimizerState":
@@ -44,26 +47,29 @@ class OptimizerState:
             self,
             squares={n: _resized(t, capacity) if n in ROWS else t for n, t in self.squares.items()},
             velocity={n: _resized(t, capacity) if n in ROWS else t for n, t in self.velocity.items()},
+            means={n: _resized(t, capacity) if n in ROWS else t for n, t in self.means.items()},
             age_K=_resized(self.age_K, capacity),
         )
 
 
 def initial_state(machine: Machine, settings: Settings) -> OptimizerState:
     """Nothing learned yet."""
-    empty = OptimizerState({}, {}, age_K=torch.zeros_like(machine.order), step=torch.zeros_like(machine.size))
+    empty = OptimizerState({}, {}, {}, age_K=torch.zeros_like(machine.order), step=torch.zeros_like(machine.size))
     return suited(empty, machine, settings)
 
 
 def suited(state: OptimizerState, machine: Machine, settings: Settings) -> OptimizerState:
-    """The state with the sums that these settings need: kept where they are there, else zero."""
+    """The state with the sums that these settings need: kept where they are there, else begun."""
+    parameters = {n: t for n, t in machine.tensors().items() if t.is_floating_point()}
 
     def zeros() -> dict[str, Tensor]:
-        return {n: torch.zeros_like(t) for n, t in machine.tensors().items() if t.is_floating_point()}
+        return {n: torch.zeros_like(t) for n, t in parameters.items()}
 
     return replace(
         state,
         squares=(state.squares or zeros()) if settings.optimizer == "adagrad" else {},
         velocity=(state.velocity or zeros()) if settings.momentum else {},
+        means=(state.means or {n: t.clone() for n, t in parameters.items()}) if settings.averaging else {},
     )
 
 
@@ -78,7 +84,28 @@ def update_(machine: Machine, state: OptimizerState, gradients: Gradients, setti
     kernels = dispatch.updates(machine.weights)
     if kernels is not None and state.squares and not state.velocity:
         _update_by_(kernels, machine, state, gradients, settings)
-        return
+    else:
+        _update_each_(machine, state, gradients, settings)
+    if settings.averaging:
+        _average_(machine, state, settings.averaging)
+
+
+def averaged(machine: Machine, state: OptimizerState) -> Machine:
+    """The machine that is kept: with the averages of its parameters where there are some, else as it is."""
+    kept: dict[str, Any] = dict(state.means)
+    return replace(machine, **kept)
+
+
+def _average_(machine: Machine, state: OptimizerState, updates: int) -> None:
+    """Move the averages by 1 / updates of the way to the parameters; a younger unit's is over its whole life."""
+    weight_K = 1 / state.age_K.clamp(1, updates).to(machine.weights.dtype)
+    weight = 1 / state.step.clamp(1, updates).to(machine.weights.dtype)
+    for name, mean in state.means.items():
+        mean.lerp_(getattr(machine, name), _by_row(weight_K, mean) if name in ROWS else weight)
+
+
+def _update_each_(machine: Machine, state: OptimizerState, gradients: Gradients, settings: Settings) -> None:
+    """The update in plain torch, parameter by parameter."""
     lr = rate(settings, state.step).to(machine.weights.dtype)
     for name, gradient in gradients._asdict().items():
         if gradient is None:

@@ -48,6 +48,7 @@ RULES: dict[str, Rule] = {
     "learning_rate": POSITIVE,
     "optimizer": one_of("adagrad", "constant", "decay"),
     "momentum": FLAG,
+    "averaging": COUNT_OR_NONE,
     "l1": NOT_NEGATIVE,
     "l2": NOT_NEGATIVE,
     "max_norm": POSITIVE_OR_NONE,
@@ -84,6 +85,7 @@ class Settings:
     learning_rate: float = 0.05
     optimizer: str = "adagrad"
     momentum: bool = False
+    averaging: int | None = None
     l1: float = 1e-4
     l2: float = 0.0
     max_norm: float | None = 10.0

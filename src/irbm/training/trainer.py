@@ -173,6 +173,11 @@ class TrainingState:
             seed=seed,
         )
 
+    @property
+    def kept(self) -> Machine:
+        """The machine to use: that of the last update, or its parameters' averages where the settings ask for them."""
+        return optim.averaged(self.machine, self.optimizer)
+
     def suit_(self, settings: Settings) -> None:
         """Keep what other settings can use of the state, and start what they lack."""
         self.optimizer = optim.suited(self.optimizer, self.machine, settings)
