@@ -6,6 +6,7 @@ import math
 import shutil
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import matplotlib.image
 import numpy as np
@@ -386,7 +387,7 @@ def test_choices_come_back_from_processes_as_files_alone(out, monkeypatch):
 
 def test_what_is_kept_of_the_choice_is_enough_for_another_budget(tmp_path, monkeypatch):
     """Trainings may be thrown away: an estimate with a larger budget needs none of them."""
-    regrouped = ("iRBM RP", "iRBM RP as RBM", *registry.EXPERIMENTS["table1"].OWN_MODELS)
+    regrouped = ("iRBM RP", "iRBM RP as RBM", *registry.EXPERIMENTS["table1"].OWN["digits"])
     before = quick(tmp_path, "table1", only=regrouped)
     shutil.rmtree(tmp_path / "quick" / "runs")
     monkeypatch.setattr(lab_room, "Trainer", None)
@@ -455,16 +456,34 @@ def test_rows_that_an_earlier_table_had_are_left_out():
     assert [r["model"] for r in table1._result(rows)["rows"]] == ["iRBM RP", "iRBM"]
 
 
+def test_rows_that_are_there_are_not_done_again(tmp_path):
+    """A setting that came later, and is off, gives no training another name."""
+    table1 = registry.EXPERIMENTS["table1"]
+    for r in json.loads((Path(__file__).parents[2] / "results" / "table1.json").read_text())["rows"]:
+        lab = Lab(out=tmp_path, device="cuda", budget=r["budget"])
+        assert table1._identity(lab, *r["place"]) == r["identity"], r["place"]
+
+
 def test_rows_of_our_own_are_of_some_data_sets_and_change_what_their_names_say(tmp_path):
     table1 = registry.EXPERIMENTS["table1"]
-    rows = {name: [model for model in table1.OWN_MODELS if table1.has(name, model)] for name in table1.EFFORT}
-    assert rows["binarized_mnist"] == ["iRBM RP 1000 chains"]
-    assert rows["caltech101_silhouettes"] == ["iRBM RP 0.9 l"]
-    assert rows["digits"] == list(table1.OWN_MODELS)
     lab = Lab(out=tmp_path)
-    usual = table1.training("caltech101_silhouettes", "iRBM RP", 0, lab).settings
-    own = table1.training("caltech101_silhouettes", "iRBM RP 0.9 l", 0, lab).settings
-    assert own == replace(usual, regroup=0.9)
+    changes = {
+        ("binarized_mnist", "iRBM RP 1000 chains"): {"n_chains": 1000},
+        ("binarized_mnist", "iRBM RP averaged"): {"averaging": 1000, "n_iter": 600},
+        ("caltech101_silhouettes", "iRBM RP 0.9 l"): {"regroup": 0.9},
+        ("caltech101_silhouettes", "iRBM RP 0.9 l averaged"): {"regroup": 0.9, "averaging": 500},
+        ("digits", "iRBM RP 1000 chains"): {"n_chains": 1000},
+        ("digits", "iRBM RP averaged"): {"averaging": 100},
+        ("digits", "iRBM RP 0.9 l"): {"regroup": 0.9},
+    }
+    own = [(name, model) for name in table1.EFFORT for model in table1.OWN_MODELS if table1.has(name, model)]
+    assert set(own) == set(changes)
+    for (name, model), change in changes.items():
+        usual = table1.training(name, "iRBM RP", 0, lab).settings
+        assert table1.training(name, model, 0, lab).settings == replace(usual, **change)
+    assert [choice.epochs for choice in table1.choices(lab, "binarized_mnist", "iRBM RP averaged", 0)] == [
+        (100, 200, 300, 400, 500, 600)
+    ]
     with pytest.raises(KeyError):
         table1.training("caltech101_silhouettes", "iRBM RP 1000 chains", 0, lab)
 

@@ -27,7 +27,6 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
     MNIST: {
         "iRBM RP 1000 chains": {"n_chains": 1000},
         "iRBM RP averaged": {"averaging": 1000},
-        "iRBM RP 300 chains averaged": {"n_chains": 300, "averaging": 1000},
     },
     CALTECH: {
         "iRBM RP 0.9 l": {"regroup": 0.9},
