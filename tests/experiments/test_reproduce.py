@@ -472,7 +472,6 @@ def test_rows_of_our_own_are_of_some_data_sets_and_change_what_their_names_say(t
         ("binarized_mnist", "iRBM RP averaged"): {"averaging": 1000, "n_iter": 600},
         ("caltech101_silhouettes", "iRBM RP 0.9 l"): {"regroup": 0.9},
         ("caltech101_silhouettes", "iRBM RP 0.9 l averaged"): {"regroup": 0.9, "averaging": 500},
-        ("digits", "iRBM RP 1000 chains"): {"n_chains": 1000},
         ("digits", "iRBM RP averaged"): {"averaging": 100},
         ("digits", "iRBM RP 0.9 l"): {"regroup": 0.9},
     }

@@ -33,7 +33,6 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
         "iRBM RP 0.9 l averaged": {"regroup": 0.9, "averaging": 500},
     },
     DIGITS: {
-        "iRBM RP 1000 chains": {"n_chains": 1000},
         "iRBM RP averaged": {"averaging": 100},
         "iRBM RP 0.9 l": {"regroup": 0.9},
     },
