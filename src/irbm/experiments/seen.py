@@ -120,12 +120,13 @@ SEEN: dict[str, dict[str, Seen]] = {
         )
     },
     "fig8": {
-        "2026-11-16T03:23:10+00:00": Seen(
-            'agrees; but the "1"s are with RP here',
-            "Seen: without RP the first twenty units are one slanted ring, a mixture of characters as in the paper, "
-            "that comes again a row later, and then come look-alikes in twos and threes, blobs and strokes; with RP "
-            "blobs and strokes lie side by side, with the same ring some ten times among them. What differs: the paper "
-            'has "1"s without RP. Here three or four of the hundred are such, and they are with RP.',
+        "2026-11-16T23:23:39+00:00": Seen(
+            "agrees",
+            "Seen: without RP the filters on the left are mixtures of characters, row after row of them alike, and the "
+            'last ones, two rows of ten, are shapes of the character "1", as in the paper. With RP strokes, spots and '
+            "parts of characters lie side by side, no two neighbours alike, and some units have next to no weights "
+            'yet. In the seeds that are not shown it is the same, but that of the second the "1"s are not among the '
+            'first hundred. With the PCD of table 1 there were rings on the left and no "1"s on the right.',
         )
     },
     "fig9": {
