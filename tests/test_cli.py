@@ -249,6 +249,20 @@ def test_flags_win_over_the_configuration(irbm_, tmp_path):
     assert (table["n_iter"], table["max_norm"], table["learning_rate"], table["regroup"]) == (1, None, 0.1, None)
 
 
+@pytest.mark.parametrize("name", ["averaging", "max_components"])
+def test_a_count_can_be_none_again(irbm_, tmp_path, name):
+    config, flag = tmp_path / "settings.toml", f"--{name.replace('_', '-')}"
+    config.write_text(f"n_iter = 1\n{name} = 30\n")
+    runs = {}
+    for kind, flags in {"config": (), "flag": (flag, "40"), "none": (flag, "none")}.items():
+        runs[kind] = Run(tmp_path / kind)
+        asked = ("train", "digits", "--config", config, "--out", runs[kind].path, "--quiet", "--gibbs-steps", "1")
+        assert irbm_(*asked, *flags).status == 0
+    assert [runs[kind].config().complete()[name] for kind in runs] == [30, 40, None]
+    if name == "averaging":
+        assert not same_parameters(*(runs[kind].path / "model.safetensors" for kind in ("config", "none")))
+
+
 def test_a_resumed_run_ends_no_earlier_than_the_epoch_it_was_stopped_in(irbm_, trained, tmp_path):
     run = Run(shutil.copytree(trained, tmp_path / "run"))
     state, settings = checkpoint.load(run.checkpoint_file)

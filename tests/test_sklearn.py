@@ -251,6 +251,7 @@ BAD = {
     "learning_rate": NO_RATE,
     "optimizer": ["adam", None, 3],
     "momentum": [0.9, "yes", None],
+    "averaging": [0, -1, 2.5, "all", True],
     "persistent": [1, "yes", None],
     "gradient": ["exact", None],
     "l1": NO_WEIGHT,

@@ -87,6 +87,7 @@ def test_table_1_counts_seeds(root):
     (root / "results" / "table1.json").write_text(json.dumps(found))
     text, readme = written(root)
     assert "iRBM RP is above RBM in 2 of 2 seeds (whose brackets are not all reliable), " in text
+    assert "iRBM RP (whose" not in text
     assert "not to be told apart from iRBM in 1 of 2 seeds and above it in 1." in text
     assert "over how many seeds: iRBM RP -87.00 (2), RBM -90.50 (2), iRBM -87.45 (2)." in text
     assert "| -86.00 [-86.30, -85.80] (610); mean of 2 seeds -87.00 | reliable; 2 of 2 seeds are |" in readme
@@ -108,6 +109,7 @@ def test_table_1_tells_how_ln_z_of_rp_was_found(root):
     found = result("table1", datasets=["binarized_mnist"], rows=[ours, other], effort=effort)
     (root / "results" / "table1.json").write_text(json.dumps(found))
     text, _ = written(root)
+    assert "by the brackets, iRBM RP (whose bracket is not reliable) is above RBM." in text
     assert text.count("How ln Z of ") == 1  # and none of the RBM, whose row has no trials
     assert "| points | chains | forward | back from chains | back from tempering |" in text
     paths = "base of means: 9.50 ± 0.05 (100); base of means, deep z: 9.70 ± 0.05 (100)"

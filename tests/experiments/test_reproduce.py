@@ -216,6 +216,16 @@ def test_only_the_epochs_that_are_left_are_trained(tmp_path):
     assert told == [2, 1, 1]
 
 
+def test_machines_are_kept_with_averages_where_a_training_asks_for_them(tmp_path):
+    lab = Lab(out=tmp_path)
+    plain, averaged = (train(lab.run_of(short(2, averaging=updates))) for updates in (None, 20))
+    assert plain.folder != averaged.folder
+    state, _ = lab_room.checkpoint.load(averaged.checkpoint)
+    assert torch.equal(state.machine.visible_bias, plain.machine().visible_bias)  # what training did is the same
+    assert torch.equal(averaged.machine().visible_bias, state.kept.visible_bias)
+    assert not torch.equal(averaged.machine().visible_bias, plain.machine().visible_bias)
+
+
 def test_an_epoch_that_was_not_kept_is_trained_anew(tmp_path):
     lab = Lab(out=tmp_path)
     lab.train([short(4)])

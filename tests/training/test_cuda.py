@@ -68,9 +68,8 @@ def started(depth, settings, labels, device):
     state.machine = state.machine.to(device=device)
     for sums in (state.optimizer.squares, state.optimizer.velocity, state.optimizer.means):
         sums.update({n: t.to(device) for n, t in sums.items()})
-    state.optimizer = replace(
-        state.optimizer, age_K=state.optimizer.age_K.to(device), step=state.optimizer.step.to(device)
-    )
+    counts = {name: getattr(state.optimizer, name).to(device) for name in ("averaged", "age_K", "step")}
+    state.optimizer = replace(state.optimizer, **counts)
     chains = {"v_ND": state.chains.v_ND, "y_N": state.chains.y_N}
     state.chains = replace(state.chains, **{n: None if t is None else t.to(device) for n, t in chains.items()})
     state.sums = state.sums.to(device)
@@ -231,7 +230,7 @@ def test_the_graph_is_the_step_and_a_seed_is_a_run(name, graphs):
 
 @needs_cuda
 @pytest.mark.parametrize("at", [1, 20, 32, 35])
-@pytest.mark.parametrize("name", ["generative", "momentum", "hybrid"])
+@pytest.mark.parametrize("name", ["generative", "momentum", "averages", "hybrid"])
 def test_a_checkpoint_in_mid_epoch_goes_on_to_the_same_bits(name, at, tmp_path):
     whole = run(name)[0]
     cut, settings = run(name, kind=Stopping, at=at)

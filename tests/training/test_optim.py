@@ -192,6 +192,33 @@ def test_averages_are_over_the_last_updates_of_each_unit(more):
         assert np.abs(kept[name] - seen[-1][name]).max() > 1e-3
 
 
+@pytest.mark.parametrize("gap", [False, True], ids=["later", "and begun anew"])
+def test_averages_that_begin_later_know_nothing_of_the_time_before(gap):
+    """Also those that were left off for some updates."""
+    machine, rng = labelled(), np.random.default_rng(0)
+    off = Settings(learning_rate=0.1)
+    on = replace(off, averaging=8)
+    state, seen = optim.initial_state(machine, on if gap else off), []
+    for step in range(40):
+        settings = on if step >= 20 or (gap and step < 5) else off
+        state = optim.suited(state, machine, settings)
+        if step == 20:
+            np.testing.assert_array_equal(optim.averaged(machine, state).weights, machine.weights)
+        optim.update_(machine, state, as_gradients(random_gradients(machine, rng)), settings)
+        seen.append(arrays(machine))
+        if step == 30:
+            machine.size.add_(1)
+    kept = arrays(optim.averaged(machine, state))
+    for name in NAMES:
+        whole = average_of([past[name] for past in seen[20:]], 8)
+        if name in BY_UNIT:
+            np.testing.assert_allclose(kept[name][:4], whole[:4], rtol=0, atol=1e-12)
+            young = average_of([past[name][4] for past in seen[31:]], 8)
+            np.testing.assert_allclose(kept[name][4], young, rtol=0, atol=1e-12)
+        else:
+            np.testing.assert_allclose(kept[name], whole, rtol=0, atol=1e-12)
+
+
 def test_a_few_updates_are_averaged_alike():
     assert average_of([1.0, 2.0, 6.0], 8) == pytest.approx(3.0)
     assert average_of([0.0, 0.0, 8.0], 2) == pytest.approx(4.0)

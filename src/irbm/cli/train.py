@@ -27,6 +27,11 @@ def parse_optional(text: str) -> float | str:
     return "none" if text == "none" else float(text)
 
 
+def parse_count(text: str) -> int | str:
+    """A whole number, or "none"."""
+    return "none" if text == "none" else int(text)
+
+
 def _option(help_text: str, panel: str, **more: Any) -> Any:
     return typer.Option(help=escape(help_text), rich_help_panel=panel, show_default=False, **more)
 
@@ -47,7 +52,10 @@ def train(
     model: Annotated[str | None, _option("infinite, ordered or fixed (the classic RBM). [infinite]", "Model")] = None,
     n_components: Annotated[int | None, _option("Size of an ordered or fixed model. [256]", "Model")] = None,
     max_components: Annotated[
-        int | None, _option("Growth of an infinite model stops there, to bound time and memory. [none]", "Model")
+        str | None,
+        _option(
+            "Growth of an infinite model stops there, to bound time and memory. [none]", "Model", parser=parse_count
+        ),
     ] = None,
     beta: Annotated[
         float | None, _option("Cost of a hidden unit; > 1 for infinite. 1.1 grows a smaller machine. [1.01]", "Model")
@@ -80,8 +88,12 @@ def train(
         bool | None, _option("Momentum that rises with a unit's age; meant for constant and decay. [no]", "Training")
     ] = None,
     averaging: Annotated[
-        int | None,
-        _option("Keep an average of the parameters over so many updates, as 1000: less noise. [none]", "Training"),
+        str | None,
+        _option(
+            "Keep averages of the parameters over so many updates, such as 1000, or none: less noise. [none]",
+            "Training",
+            parser=parse_count,
+        ),
     ] = None,
     l1: Annotated[
         float | None,

@@ -383,10 +383,17 @@ def _beside_others(rows: list[dict[str, Any]], name: str) -> str:
         others = {r["seed"]: r["test"] for r in rows if r["model"] == model and r["seed"] in ours}
         if others:
             outcome = _how_often([_against(ours[seed], test) for seed, test in others.items()], model)
-            sure = all(test["reliable"] for test in others.values())
-            brackets = "bracket is not" if len(others) == 1 else "brackets are not all"
-            words.append(outcome if sure else f"{outcome} (whose {brackets} reliable)")
-    return f"On {TITLES[rows[0]['dataset']]}, by the brackets, {name} is {', '.join(words)}." if words else ""
+            words.append(f"{outcome}{_unsure(others)}")
+    if not words:
+        return ""
+    return f"On {TITLES[rows[0]['dataset']]}, by the brackets, {name}{_unsure(ours)} is {', '.join(words)}."
+
+
+def _unsure(tests: dict[int, dict[str, Any]]) -> str:
+    """A remark where some bracket has failed, of the likelihoods of a model, by seed."""
+    if all(test["reliable"] for test in tests.values()):
+        return ""
+    return f" (whose {'bracket is not' if len(tests) == 1 else 'brackets are not all'} reliable)"
 
 
 def _against(ours: dict[str, Any], other: dict[str, Any]) -> str:

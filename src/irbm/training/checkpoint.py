@@ -103,7 +103,9 @@ def _part(tensors: dict[str, Tensor], part: str) -> dict[str, Tensor]:
 def _optimizer(tensors: dict[str, Tensor], device: torch.device | str) -> OptimizerState:
     moved = {name: t.to(device) for name, t in tensors.items()}
     sums = {kind: _part(moved, kind) for kind in ("squares", "velocity", "means")}
-    return OptimizerState(**sums, age_K=moved["age"], step=moved["step"])
+    step = moved["step"]
+    averaged = moved.get("averaged", torch.zeros_like(step))  # there where something is
+    return OptimizerState(**sums, averaged=averaged, age_K=moved["age"], step=step)
 
 
 def _chains(tensors: dict[str, Tensor], device: torch.device | str) -> Chains:
@@ -148,7 +150,8 @@ def _check_values(state: TrainingState) -> None:
     sound = {
         "optimiser": all(bool(torch.isfinite(t).all()) for t in optimizer.tensors().values()),
         "ages or squares": all(
-            bool((t >= 0).all()) for t in [optimizer.age_K, optimizer.step, *optimizer.squares.values()]
+            bool((t >= 0).all())
+            for t in [optimizer.age_K, optimizer.step, optimizer.averaged, *optimizer.squares.values()]
         ),
         "padding": not any(bool(t[padding].any()) for t in rows.values()),
         "chains": chains.v_ND is None or bool(((chains.v_ND == 0) | (chains.v_ND == 1)).all()),

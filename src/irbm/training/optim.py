@@ -32,13 +32,15 @@ class OptimizerState:
     squares: dict[str, Tensor]
     velocity: dict[str, Tensor]
     means: dict[str, Tensor]  # of the parameters over their last updates; none where nothing is averaged
+    averaged: Tensor  # updates since the averages began, 0-dimensional int64
     age_K: Tensor  # updates each unit has had, int64
     step: Tensor  # updates altogether, 0-dimensional int64
 
     def tensors(self) -> dict[str, Tensor]:
         named = {f"squares.{n}": t for n, t in self.squares.items()}
         named |= {f"velocity.{n}": t for n, t in self.velocity.items()}
-        named |= {f"means.{n}": t for n, t in self.means.items()}
+        if self.means:
+            named |= {f"means.{n}": t for n, t in self.means.items()} | {"averaged": self.averaged}
         return named | {"age": self.age_K, "step": self.step}
 
     def with_capacity(self, capacity: int) -> "OptimizerState":
@@ -54,7 +56,8 @@ class OptimizerState:
 
 def initial_state(machine: Machine, settings: Settings) -> OptimizerState:
     """Nothing learned yet."""
-    empty = OptimizerState({}, {}, {}, age_K=torch.zeros_like(machine.order), step=torch.zeros_like(machine.size))
+    none = torch.zeros_like(machine.size)
+    empty = OptimizerState({}, {}, {}, none, age_K=torch.zeros_like(machine.order), step=none.clone())
     return suited(empty, machine, settings)
 
 
@@ -70,6 +73,7 @@ def suited(state: OptimizerState, machine: Machine, settings: Settings) -> Optim
         squares=(state.squares or zeros()) if settings.optimizer == "adagrad" else {},
         velocity=(state.velocity or zeros()) if settings.momentum else {},
         means=(state.means or {n: t.clone() for n, t in parameters.items()}) if settings.averaging else {},
+        averaged=state.averaged if state.means and settings.averaging else torch.zeros_like(state.step),
     )
 
 
@@ -97,9 +101,13 @@ def averaged(machine: Machine, state: OptimizerState) -> Machine:
 
 
 def _average_(machine: Machine, state: OptimizerState, updates: int) -> None:
-    """Move the averages by 1 / updates of the way to the parameters; a younger unit's is over its whole life."""
-    weight_K = 1 / state.age_K.clamp(1, updates).to(machine.weights.dtype)
-    weight = 1 / state.step.clamp(1, updates).to(machine.weights.dtype)
+    """Move the averages by 1 / updates of the way to the parameters.
+
+    What is younger, a unit or the averages themselves, has an average over its whole life.
+    """
+    state.averaged.add_(1)
+    weight = 1 / state.averaged.clamp(max=updates).to(machine.weights.dtype)
+    weight_K = torch.maximum(weight, 1 / state.age_K.clamp(min=1).to(machine.weights.dtype))
     for name, mean in state.means.items():
         mean.lerp_(getattr(machine, name), _by_row(weight_K, mean) if name in ROWS else weight)
 
