@@ -299,7 +299,9 @@ class RBMClassifier(FixedSize, _Classifier):
         Momentum that each unit raises from 0.5 to 0.9 in its first thousand updates. Meant for "constant" and "decay".
     averaging : int or None, default None
         Updates over which the parameters of the machine that is kept are averaged, exponentially; None: it is that of
-        the last update. Averages are less noisy: 1000 where an epoch has hundreds of steps, and scores jump.
+        the last update. 1000 where an epoch has hundreds of steps, some ten epochs' worth where it has few, and
+        ``validation`` to choose the epoch. Weights that L1 has just brought to zero are not exactly zero in an average;
+        ``history_`` is of the parameters themselves.
     l1 : float, default 0.0001
         Weight of the L1 penalty, which brings weights to exactly zero. More gives smaller machines with sparser
         filters; the paper takes 0.001 for the 4,100 examples of CalTech.
@@ -429,7 +431,9 @@ class InfiniteRBMClassifier(Growing, _Classifier):
         Momentum that each unit raises from 0.5 to 0.9 in its first thousand updates. Meant for "constant" and "decay".
     averaging : int or None, default None
         Updates over which the parameters of the machine that is kept are averaged, exponentially; None: it is that of
-        the last update. Averages are less noisy: 1000 where an epoch has hundreds of steps, and scores jump.
+        the last update. 1000 where an epoch has hundreds of steps, some ten epochs' worth where it has few, and
+        ``validation`` to choose the epoch. Weights that L1 has just brought to zero are not exactly zero in an average;
+        ``history_`` is of the parameters themselves.
     l1 : float, default 0.0001
         Weight of the L1 penalty, which brings weights to exactly zero. More gives smaller machines with sparser
         filters; the paper takes 0.001 for the 4,100 examples of CalTech.

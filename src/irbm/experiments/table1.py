@@ -46,7 +46,7 @@ class Effort:
     """How long to train on a data set, and how hard to look for ln Z."""
 
     candidates: tuple[int, ...]  # epochs among which the validation split chooses; the last one ends training
-    averaged_candidates: tuple[int, ...]  # the same of averaged parameters
+    averaged_candidates: tuple[int, ...]  # the same of averages; on MNIST fewer, for want of time
     greedy_candidates: tuple[int, ...]  # of CD from the greedy units, which are a good start; 0: these themselves
     sizes: dict[str, int]  # of the models that do not choose it
     choice_budget: int = 500  # points of the longest path of annealing
@@ -82,11 +82,11 @@ HOW = (
 )
 WORDS = (
     'The column "pruned" counts the units left without those whose weights have less than a tenth of the mean norm. '
-    "Rows with 1000 chains are not of the paper, which has 100; nor is that of 0.9 l, which mixes nine tenths of the "
+    "Rows with 1000 chains are not of the paper, which has 100; nor are those of 0.9 l, which mix nine tenths of the "
     "units in every step; the paper's schedule mixes as many as examples use on average, less ten, if that is less; "
-    "nor are averaged rows, whose machines have averages of their parameters over the last 1000 updates (MNIST) or 500 "
-    "(CalTech), and are the paper's, or those of 0.9 l, otherwise. On CalTech the RBM's visible biases start at the "
-    "data's log-odds."
+    "nor are averaged rows, whose machines have averages of their parameters over the last 1000 updates (MNIST), 500 "
+    "(CalTech) or 100 (digits): their N_h is of the parameters themselves, and on MNIST they have 600 epochs. On "
+    "CalTech the RBM's visible biases start at the data's log-odds."
 )
 
 

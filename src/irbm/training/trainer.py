@@ -110,7 +110,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Report(Row):
-    """One epoch, in figures.
+    """One epoch, in figures: of the parameters themselves, also where averages of them are kept.
 
     Attributes
     ----------
