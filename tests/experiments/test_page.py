@@ -66,8 +66,8 @@ def test_table_1_stands_beside_the_papers(root):
         "-85.81 (674) | -0.19 |" in text
     )
     assert "| (-85.90) | [-86.20, -85.70] | not reliable | -85.65 (1208) | -0.25 |" in text
-    assert "iRBM RP is above RBM, not to be told apart from iRBM (whose bracket is not reliable)." in text
-    assert "Not reliable on binarized MNIST, and in parentheses: iRBM." in text
+    assert "| binarized MNIST | iRBM RP | -86.00, 1 | 1 of 1 | above (1 of 1) | level (1 of 1) |  |" in text
+    assert "| binarized MNIST | iRBM | -85.90, 1 | 0 of 1 |  |  |  |" in text
     assert "chooses among the epochs 400, 800; 0, 800 (iRBM) by" in text
     assert "likelihoods of the test split have budgets of 16000; 8000 (iRBM)." in text
     assert "where the paper names none: RBM among (0.05, 0.0001) and (0.1, 0.0001)." in text
@@ -86,10 +86,10 @@ def test_table_1_counts_seeds(root):
     found = result("table1", datasets=["binarized_mnist"], rows=rows, effort=effort, seeds=[0, 1])
     (root / "results" / "table1.json").write_text(json.dumps(found))
     text, readme = written(root)
-    assert "iRBM RP is above RBM in 2 of 2 seeds (whose brackets are not all reliable), " in text
-    assert "iRBM RP (whose" not in text
-    assert "not to be told apart from iRBM in 1 of 2 seeds and above it in 1." in text
-    assert "over how many seeds: iRBM RP -87.00 (2), RBM -90.50 (2), iRBM -87.45 (2)." in text
+    beside = "above (2 of 2) | level (1 of 2), above (1 of 2) |  |"
+    assert f"| binarized MNIST | iRBM RP | -87.00, 2 | 2 of 2 | {beside}" in text
+    assert "| binarized MNIST | RBM | -90.50, 2 | 1 of 2 |  |  |  |" in text
+    assert "| binarized MNIST | iRBM | -87.45, 2 | 2 of 2 |  |  |  |" in text
     assert "| -86.00 [-86.30, -85.80] (610); mean of 2 seeds -87.00 | reliable; 2 of 2 seeds are |" in readme
 
 
@@ -109,7 +109,7 @@ def test_table_1_tells_how_ln_z_of_rp_was_found(root):
     found = result("table1", datasets=["binarized_mnist"], rows=[ours, other], effort=effort)
     (root / "results" / "table1.json").write_text(json.dumps(found))
     text, _ = written(root)
-    assert "by the brackets, iRBM RP (whose bracket is not reliable) is above RBM." in text
+    assert "| binarized MNIST | iRBM RP | -86.00, 1 | 0 of 1 | above (1 of 1) |  |  |" in text
     assert text.count("How ln Z of ") == 1  # and none of the RBM, whose row has no trials
     assert "| points | chains | forward | back from chains | back from tempering |" in text
     paths = "base of means: 9.50 ± 0.05 (100); base of means, deep z: 9.70 ± 0.05 (100)"
@@ -203,7 +203,7 @@ def test_brackets_decide_who_is_above():
 
     assert table1._against(between(-2, -1), between(-4, -3)) == "above"
     assert table1._against(between(-4, -3), between(-2, -1)) == "below"
-    assert table1._against(between(-4, -2), between(-3, -1)) == "not to be told apart from"
+    assert table1._against(between(-4, -2), between(-3, -1)) == "level"
 
 
 def test_the_search_behind_table_1_is_on_the_page(root):

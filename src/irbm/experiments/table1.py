@@ -37,8 +37,9 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
         "iRBM RP 0.9 l": {"regroup": 0.9},
     },
 }
+WITHOUT = (CLASSIC, ORDINARY, GREEDY)  # models without RP
 OWN_MODELS = tuple(dict.fromkeys(model for models in OWN.values() for model in models))
-MODELS = (RP, CONVERTED, *OWN_MODELS, CLASSIC, ORDINARY, GREEDY)
+MODELS = (RP, CONVERTED, *OWN_MODELS, *WITHOUT)
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,11 @@ WORDS = (
     "nor are averaged rows, whose machines have averages of their parameters over the last 1000 updates (MNIST), 500 "
     "(CalTech) or 100 (digits): their N_h is of the parameters themselves, and on MNIST they have 600 epochs. On "
     "CalTech the RBM's visible biases start at the data's log-odds."
+)
+
+BESIDE = (
+    "Above and below are by the brackets, of the same seed, with how many of the seeds that both have; level is where "
+    "brackets meet. Where a bracket is not reliable, neither is what is said by it."
 )
 
 
@@ -240,14 +246,14 @@ def section(result: dict[str, Any]) -> str:
     for how, names in _ways(result).items():
         lines += [f"{', '.join(TITLES[name] for name in names)}: {how}", ""]
     words = [WORDS, *(_among(result, name) for name in result["datasets"])]
-    words += [*(_verdict(result, name) for name in result["datasets"])]
     found = {(r["dataset"], r["model"]) for r in result["rows"]}
     for name in result["datasets"]:
         missing = [model for model in MODELS if model not in OWN_MODELS and (name, model) not in found]
         words += [f"Not run yet on {TITLES[name]}: {', '.join(missing)}."] if missing else []
     told = (r for r in result["rows"] if (r["model"] == RP and r["seed"] == result["seeds"][0]) or _found_late(r))
     stories = [_story(r) for r in told]
-    return "\n\n".join(["\n".join([*lines, " ".join(word for word in words if word)]), *filter(None, stories)])
+    text = " ".join(word for word in words if word)
+    return "\n\n".join(["\n".join([*lines, text, "", *_beside(result), "", BESIDE]), *filter(None, stories)])
 
 
 def _found_late(r: dict[str, Any]) -> bool:
@@ -362,52 +368,35 @@ def _among(result: dict[str, Any], dataset: str) -> str:
     )
 
 
-def _verdict(result: dict[str, Any], dataset: str) -> str:
-    """How RP stands beside the others, by brackets and not by values, seed by seed."""
-    rows = [r for r in result["rows"] if r["dataset"] == dataset]
-    text = " ".join(filter(None, (_beside_others(rows, model) for model in (RP, *OWN[dataset]))))
-    if len({r["seed"] for r in rows}) > 1:
-        means = [f"{model} {mean:.2f} ({n})" for model, (mean, n) in _means(rows).items()]
-        text += f" Means of the values, and over how many seeds: {', '.join(means)}."
-    unsure = [r["model"] for r in rows if not r["test"]["reliable"]]
-    if unsure:
-        text += f" Not reliable on {TITLES[dataset]}, and in parentheses: {', '.join(dict.fromkeys(unsure))}."
-    return text.lstrip()
-
-
-def _beside_others(rows: list[dict[str, Any]], name: str) -> str:
-    """How often one model is above, or below, those without RP; rows are of one data set."""
-    ours = {r["seed"]: r["test"] for r in rows if r["model"] == name}
-    words = []
-    for model in (CLASSIC, ORDINARY, GREEDY):
-        others = {r["seed"]: r["test"] for r in rows if r["model"] == model and r["seed"] in ours}
-        if others:
-            outcome = _how_often([_against(ours[seed], test) for seed, test in others.items()], model)
-            words.append(f"{outcome}{_unsure(others)}")
-    if not words:
-        return ""
-    return f"On {TITLES[rows[0]['dataset']]}, by the brackets, {name}{_unsure(ours)} is {', '.join(words)}."
-
-
-def _unsure(tests: dict[int, dict[str, Any]]) -> str:
-    """A remark where some bracket has failed, of the likelihoods of a model, by seed."""
-    if all(test["reliable"] for test in tests.values()):
-        return ""
-    return f" (whose {'bracket is not' if len(tests) == 1 else 'brackets are not all'} reliable)"
+def _beside(result: dict[str, Any]) -> list[str]:
+    """How models with RP stand beside those without, by brackets and not by values, seed by seed: a table."""
+    lines = [
+        f"| data | model | mean, of seeds | reliable | {' | '.join(f'beside {model}' for model in WITHOUT)} |",
+        "|---|---|---|---|" + "---|" * len(WITHOUT),
+    ]
+    for name in result["datasets"]:
+        rows = [r for r in result["rows"] if r["dataset"] == name]
+        for model, (mean, n) in _means(rows).items():
+            ours = {r["seed"]: r["test"] for r in rows if r["model"] == model}
+            sure = sum(test["reliable"] for test in ours.values())
+            cells = [TITLES[name], model, f"{mean:.2f}, {n}", f"{sure} of {n}"]
+            for other in WITHOUT:
+                theirs = {r["seed"]: r["test"] for r in rows if r["model"] == other and model in (RP, *OWN[name])}
+                cells.append(_how_often([_against(ours[seed], theirs[seed]) for seed in ours if seed in theirs]))
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def _against(ours: dict[str, Any], other: dict[str, Any]) -> str:
+    """Level where brackets meet."""
     if ours["lower"] > other["upper"]:
         return "above"
-    return "below" if ours["upper"] < other["lower"] else "not to be told apart from"
+    return "below" if ours["upper"] < other["lower"] else "level"
 
 
-def _how_often(outcomes: list[str], model: str) -> str:
-    """Outcomes of one seed or of several, the commonest first."""
-    if len(outcomes) == 1:
-        return f"{outcomes[0]} {model}"
-    (first, n), *rest = Counter(outcomes).most_common()
-    return " and ".join([f"{first} {model} in {n} of {len(outcomes)} seeds", *(f"{one} it in {k}" for one, k in rest)])
+def _how_often(outcomes: list[str]) -> str:
+    """Outcomes with how many seeds have them, the commonest first."""
+    return ", ".join(f"{one} ({n} of {len(outcomes)})" for one, n in Counter(outcomes).most_common())
 
 
 def _means(rows: list[dict[str, Any]]) -> dict[str, tuple[float, int]]:
