@@ -144,8 +144,16 @@ def test_figures_share_trainings(tmp_path):
     quick(tmp_path, "fig5")
     folders = set((tmp_path / "quick" / "runs").iterdir())
     quick(tmp_path, "fig6")
-    quick(tmp_path, "fig8")
     assert set((tmp_path / "quick" / "runs").iterdir()) == folders
+
+
+def test_fig_8_is_trained_by_cd_and_ends_early(tmp_path):
+    fig8 = registry.EXPERIMENTS["fig8"]
+    both = [training.settings for training in fig8.trainings(Lab(out=tmp_path), (0,))]
+    assert [(s.regroup, s.persistent, s.gibbs_steps, s.n_iter) for s in both] == [
+        ("adaptive", False, 1, 10),
+        (None, False, 1, 10),
+    ]
 
 
 def test_table_1_and_fig_7_share_trainings_and_estimates(tmp_path, monkeypatch):
