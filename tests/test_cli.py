@@ -249,10 +249,10 @@ def test_flags_win_over_the_configuration(irbm_, tmp_path):
     assert (table["n_iter"], table["max_norm"], table["learning_rate"], table["regroup"]) == (1, None, 0.1, None)
 
 
-@pytest.mark.parametrize("name", ["averaging", "max_components"])
+@pytest.mark.parametrize("name", ["averaging", "max_components", "n_chains", "n_permutations", "patience"])
 def test_a_count_can_be_none_again(irbm_, tmp_path, name):
     config, flag = tmp_path / "settings.toml", f"--{name.replace('_', '-')}"
-    config.write_text(f"n_iter = 1\n{name} = 30\n")
+    config.write_text(f'task = "classify"\nobjective = "generative"\nn_iter = 1\n{name} = 30\n')
     runs = {}
     for kind, flags in {"config": (), "flag": (flag, "40"), "none": (flag, "none")}.items():
         runs[kind] = Run(tmp_path / kind)

@@ -1,6 +1,7 @@
 """``irbm train``."""
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,14 +23,9 @@ def parse_regroup(text: str) -> str | float:
         return text
 
 
-def parse_optional(text: str) -> float | str:
-    """A number, or "none"."""
-    return "none" if text == "none" else float(text)
-
-
-def parse_count(text: str) -> int | str:
-    """A whole number, or "none"."""
-    return "none" if text == "none" else int(text)
+def optional(kind: Callable[[str], float]) -> Callable[[str], float | str]:
+    """Reads a number of a kind, or "none"."""
+    return lambda text: "none" if text == "none" else kind(text)
 
 
 def _option(help_text: str, panel: str, **more: Any) -> Any:
@@ -54,7 +50,7 @@ def train(
     max_components: Annotated[
         str | None,
         _option(
-            "Growth of an infinite model stops there, to bound time and memory. [none]", "Model", parser=parse_count
+            "Growth of an infinite model stops there, to bound time and memory. [none]", "Model", parser=optional(int)
         ),
     ] = None,
     beta: Annotated[
@@ -92,7 +88,7 @@ def train(
         _option(
             "Keep averages of the parameters over so many updates, such as 1000, or none: less noise. [none]",
             "Training",
-            parser=parse_count,
+            parser=optional(int),
         ),
     ] = None,
     l1: Annotated[
@@ -107,7 +103,7 @@ def train(
         _option("Shrinks all weights in proportion: 0.0001, with --l1 0. L1 served the paper better. [0]", "Training"),
     ] = None,
     max_norm: Annotated[
-        str | None, _option("Bound on the norm of a unit's weights, or none. [10]", "Training", parser=parse_optional)
+        str | None, _option("Bound on the norm of a unit's weights, or none. [10]", "Training", parser=optional(float))
     ] = None,
     regroup: Annotated[
         str | None,
@@ -135,17 +131,22 @@ def train(
     ] = None,
     label_max_norm: Annotated[
         str | None,
-        _option("Bound on the norm of a unit's label weights, or none. [5]", "Classification", parser=parse_optional),
+        _option("Bound on the norm of a unit's label weights, or none. [5]", "Classification", parser=optional(float)),
     ] = None,
     n_permutations: Annotated[
-        int | None,
-        _option("Predictions average over so many orders of the units; the paper takes 5. [none]", "Classification"),
+        str | None,
+        _option(
+            "Predictions average over so many orders of the units; the paper takes 5. [none]",
+            "Classification",
+            parser=optional(int),
+        ),
     ] = None,
     validate: Annotated[
         bool | None, _option("Keep the epoch that validates best. [yes to classify, else no]", "Training")
     ] = None,
     patience: Annotated[
-        int | None, _option("End once so many epochs in a row validated no better. [never]", "Training")
+        str | None,
+        _option("End once so many epochs in a row validated no better. [never]", "Training", parser=optional(int)),
     ] = None,
     gibbs_steps: Annotated[
         int | None,
@@ -161,7 +162,8 @@ def train(
         ),
     ] = None,
     n_chains: Annotated[
-        int | None, _option("Persistent chains: more make a less noisy gradient. [batch size]", "Sampling")
+        str | None,
+        _option("Persistent chains: more make a less noisy gradient. [batch size]", "Sampling", parser=optional(int)),
     ] = None,
     gradient: Annotated[
         str | None,

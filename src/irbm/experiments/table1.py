@@ -381,8 +381,9 @@ def _beside(result: dict[str, Any]) -> list[str]:
             sure = sum(test["reliable"] for test in ours.values())
             cells = [TITLES[name], model, f"{mean:.2f}, {n}", f"{sure} of {n}"]
             for other in WITHOUT:
-                theirs = {r["seed"]: r["test"] for r in rows if r["model"] == other and model in (RP, *OWN[name])}
-                cells.append(_how_often([_against(ours[seed], theirs[seed]) for seed in ours if seed in theirs]))
+                theirs = [(ours[r["seed"]], r["test"]) for r in rows if r["model"] == other and r["seed"] in ours]
+                compared = theirs if model in (RP, *OWN[name]) else []
+                cells.append(_how_often([_against(*pair) for pair in compared]))
             lines.append(f"| {' | '.join(cells)} |")
     return lines
 

@@ -45,11 +45,15 @@ class OptimizerState:
 
     def with_capacity(self, capacity: int) -> "OptimizerState":
         """The same state padded, or cut back to a capacity that holds every unit ever trained."""
+
+        def resized(sums: dict[str, Tensor]) -> dict[str, Tensor]:
+            return {n: _resized(t, capacity) if n in ROWS else t for n, t in sums.items()}
+
         return replace(
             self,
-            squares={n: _resized(t, capacity) if n in ROWS else t for n, t in self.squares.items()},
-            velocity={n: _resized(t, capacity) if n in ROWS else t for n, t in self.velocity.items()},
-            means={n: _resized(t, capacity) if n in ROWS else t for n, t in self.means.items()},
+            squares=resized(self.squares),
+            velocity=resized(self.velocity),
+            means=resized(self.means),
             age_K=_resized(self.age_K, capacity),
         )
 
