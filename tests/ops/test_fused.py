@@ -124,15 +124,17 @@ def assert_same_hidden(got, case, u_B, u_BK):
 # -- the hidden half-step -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("kind", ["ordered", "infinite"])
-def test_what_is_certain_of_z_holds_for_every_uniform(kind, device):
+def test_what_is_certain_of_z_holds_for_every_uniform(kind, dtype, device):
     """P(z >= 100) = 1 in float32, and the largest uniform there is: z must be 100 at least, in every row."""
     B, K, deep = 16, 300, 100
     a_BK = torch.randn(B, K, generator=torch.Generator().manual_seed(SEED)).to(device)
     a_BK[:, :deep] = 40.0  # worth so much that no z leaves one of them out
     beta_K, size = torch.full((K,), 0.7, device=device), torch.tensor(K, device=device)
     u_B, u_BK = torch.full((B,), 1 - 2.0**-24, device=device), torch.full((B, K), 0.5, device=device)
-    z_B, h_BK = fused.hidden_sample(a_BK, torch.arange(K, device=device), beta_K, size, kind, TAIL, u_B, u_BK)
+    order_K = torch.arange(K, device=device)
+    z_B, h_BK = fused.hidden_sample(a_BK, order_K, beta_K, size, kind, TAIL, u_B, u_BK, dtype=dtype)
     assert z_B.min() >= deep
     assert h_BK[:, :deep].all()
 

@@ -9,9 +9,8 @@ in the axis that one program holds: a program owns one row. K runs over position
 through ``order``; where that is None they lie in the order of positions already.
 
 Precision: gains are added up in float64, because t reaches thousands while z is decided by its differences; what is
-left after subtracting the largest t is float32, and added up in float32 but where h is sampled in float32: there
-float64 keeps a certainty of z from becoming 0.9999999, by which one draw in ten million takes a step that has no
-probability. Sweeps of training, whose h is bfloat16, go without: what one chain does there is one vote among many.
+left after subtracting the largest t is float32, and added up in float32 but where h is sampled: there float64 keeps a
+certainty of z from becoming 0.9999999, by which one draw in ten million takes a step that has no probability.
 """
 
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls
@@ -122,7 +121,7 @@ def units_at(order_K, at_K, inside_K):
 @jit
 def _hidden_sample_kernel(
     a_BK, order_K, beta_K, size, tail, u_B, u_BK, seed, stream, z_B, h_BK, K,
-    KIND: constexpr, CERTAIN: constexpr, KEYED: constexpr, BY_POINTER: constexpr, BLOCK: constexpr,
+    KIND: constexpr, KEYED: constexpr, BY_POINTER: constexpr, BLOCK: constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     at_K = tl.arange(0, BLOCK)
@@ -137,7 +136,7 @@ def _hidden_sample_kernel(
     else:
         u = tl.load(u_B + row)
         u_K = tl.load(u_BK + row * K + unit_K, mask=inside_K, other=1.0)
-    reach_K, beyond, _, _ = depth(a_K, penalty_K, at_K, inside_K, tl.load(size), tail, KIND, CERTAIN)
+    reach_K, beyond, _, _ = depth(a_K, penalty_K, at_K, inside_K, tl.load(size), tail, KIND, True)
     z = inverted(reach_K, beyond, at_K, inside_K, u)
     on_K = (u_K < sigmoid(a_K)) & (at_K < z)
     tl.store(z_B + row, z)
@@ -204,8 +203,7 @@ def _hidden_sample(
     with torch.cuda.device_of(a_BK):
         _hidden_sample_kernel[(B,)](
             a_BK, order_K, beta_K, size, tail, u_B, u_BK, seed, stream, z_B, h_BK, K,
-            KIND=kind, CERTAIN=dtype == torch.float32, KEYED=seed is not None, BY_POINTER=isinstance(seed, Tensor),
-            **hidden_launch(B, K),
+            KIND=kind, KEYED=seed is not None, BY_POINTER=isinstance(seed, Tensor), **hidden_launch(B, K),
         )  # fmt: skip
     return z_B, h_BK
 
