@@ -90,9 +90,14 @@ WORDS = (
     "CalTech the RBM's visible biases start at the data's log-odds."
 )
 
+BEST = (
+    "The best of every model, as the paper's table has the best results: the validation split chooses among the seeds "
+    "as it does among epochs and settings, by the same rule for all. Above and below are by the brackets; level is "
+    "where they meet."
+)
 BESIDE = (
-    "Above and below are by the brackets, of the same seed, with how many of the seeds that both have; level is where "
-    "brackets meet. Where a bracket is not reliable, neither is what is said by it."
+    "All seeds, each beside the others' same seed, with how many of the seeds that both have. Where a bracket is not "
+    "reliable, neither is what is said by it."
 )
 
 
@@ -253,7 +258,8 @@ def section(result: dict[str, Any]) -> str:
     told = (r for r in result["rows"] if (r["model"] == RP and r["seed"] == result["seeds"][0]) or _found_late(r))
     stories = [_story(r) for r in told]
     text = " ".join(word for word in words if word)
-    return "\n\n".join(["\n".join([*lines, text, "", *_beside(result), "", BESIDE]), *filter(None, stories)])
+    compared = [*_best(result), BESIDE, "", *_beside(result)]
+    return "\n\n".join(["\n".join([*lines, text, "", *compared]), *filter(None, stories)])
 
 
 def _found_late(r: dict[str, Any]) -> bool:
@@ -309,16 +315,19 @@ def _with_models(rows: list[dict[str, Any]], what: Callable[[dict[str, Any]], st
 def highlights(result: dict[str, Any]) -> list[str]:
     """Rows for the README, of the models with RP: | what | the paper | here | verdict |."""
     lines = []
-    for r in result["rows"]:
-        if r["dataset"] in PAPER and r["model"] in (RP, CONVERTED, *OWN_MODELS) and r["seed"] == result["seeds"][0]:
+    for name in result["datasets"]:
+        rows = [r for r in result["rows"] if r["dataset"] == name and r["dataset"] in PAPER]
+        for model, r in _chosen(rows).items():
+            if model in WITHOUT:
+                continue
             _, _, _, _, _, _, size, _, value, bracket, verdict, theirs, _ = _cells(r)
-            what = f"{TITLES[r['dataset']]}, {r['model']}: test log-likelihood (N_h)"
-            alike = [one for one in result["rows"] if (one["dataset"], one["model"]) == (r["dataset"], r["model"])]
-            mean, n = _means(alike)[r["model"]]
+            what = f"{TITLES[name]}, {model}: test log-likelihood (N_h)"
+            mean, n = _means(rows)[model]
             found = f"{value} {bracket} ({size})"
             if n > 1:
                 found += f"; mean of {n} seeds {mean:.2f}"
-                verdict += f"; {sum(one['test']['reliable'] for one in alike)} of {n} seeds are"
+                sure = sum(one["test"]["reliable"] for one in rows if one["model"] == model)
+                verdict += f"; {sure} of {n} seeds are"
             lines.append(f"| {what} | {theirs} | {found} | {verdict} |")
     return lines
 
@@ -366,6 +375,47 @@ def _among(result: dict[str, Any], dataset: str) -> str:
         f"On {TITLES[dataset]} the validation split chooses the rate and the weight of L1 as well, where the paper "
         f"names none: {', '.join(dict.fromkeys(words))}."
     )
+
+
+def _chosen(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of every model the row whose seed validates best."""
+    best: dict[str, dict[str, Any]] = {}
+    for r in rows:
+        if r["model"] not in best or _validated(r) > _validated(best[r["model"]]):
+            best[r["model"]] = r
+    return best
+
+
+def _validated(r: dict[str, Any]) -> float:
+    """The mean log-likelihood of the validation split at least, at the epoch that was chosen by it."""
+    return float(max(looked["lower"] for looked in r["validation"]))
+
+
+def _best(result: dict[str, Any]) -> list[str]:
+    """The seed of every model that validates best, where there are several: with RP beside the best without it."""
+    beside = " | ".join(f"beside {model}" for model in WITHOUT)
+    lines = [
+        BEST,
+        "",
+        f"| data | model | seed | of seeds | test log-likelihood | bracket | verdict | paper | diff. | {beside} |",
+        "|---|---|---|---|---|---|---|---|---|" + "---|" * len(WITHOUT),
+    ]
+    several = [name for name in result["datasets"] if _has_several_seeds(result, name)]
+    for name in several:
+        rows = [r for r in result["rows"] if r["dataset"] == name]
+        chosen = _chosen(rows)
+        for model, r in chosen.items():
+            data, _, seed, *_, value, bracket, verdict, theirs, apart = _cells(r)
+            n = sum(one["model"] == model for one in rows)
+            others = [chosen.get(other) if model in (RP, *OWN[name]) else None for other in WITHOUT]
+            found = [_against(r["test"], other["test"]) if other else "" for other in others]
+            cells = (data, model, seed, f"{n}", value, bracket, verdict, theirs, apart, *found)
+            lines.append(f"| {' | '.join(cells)} |")
+    return [*lines, ""] if several else []
+
+
+def _has_several_seeds(result: dict[str, Any], dataset: str) -> bool:
+    return len({r["seed"] for r in result["rows"] if r["dataset"] == dataset}) > 1
 
 
 def _beside(result: dict[str, Any]) -> list[str]:
