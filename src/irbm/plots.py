@@ -465,9 +465,11 @@ def comparison(panels: Mapping[str, Sequence[Compared]], label: str, ours: str =
             own = [row for row in rows if row.name == name]
             for number, row in enumerate(own):
                 y = place + 0.6 * ((number + 0.5) / len(own) - 0.5)
-                axes.plot([row.lower, row.upper], [y, y], color=BLUE, linewidth=2.5, alpha=0.5)
-                face = BLUE if row.reliable else "white"
-                axes.plot(row.value, y, "o", color=BLUE, markerfacecolor=face, markersize=6 if len(own) == 1 else 4)
+                # Caps taller than the mark show brackets that are shorter than it.
+                axes.plot([row.lower, row.upper], [y, y], "|-", color=BLUE, linewidth=1.2, markersize=9)
+                axes.plot(
+                    row.value, y, "o", color=BLUE, markerfacecolor=BLUE if row.reliable else "white", markersize=4
+                )
             if own[0].other is not None:
                 axes.plot(own[0].other, place, "x", color=VERMILION, markersize=7, markeredgewidth=1.8)
         axes.set_yticks(range(len(names)), list(names))
@@ -488,7 +490,7 @@ def _verdict_keys(verdicts: Sequence[bool], name: str) -> list[Line2D]:
     kinds = {name: BLUE} if any(verdicts) else {}
     if not all(verdicts):
         kinds["not reliable" if kinds else f"{name}; not reliable"] = "white"
-    style: dict[str, Any] = {"color": BLUE, "marker": "o", "linewidth": 2.5}
+    style: dict[str, Any] = {"color": BLUE, "marker": "o", "markersize": 4.5, "linewidth": 1.2}
     return [Line2D([], [], markerfacecolor=face, label=label, **style) for label, face in kinds.items()]
 
 
@@ -512,7 +514,9 @@ def sensitivity(panels: Mapping[str, Sequence[Valued]], label: str) -> Figure:
             # Caps wider than the mark show brackets that are shorter than it.
             upper.plot([p.x, p.x], [p.lower, p.upper], "_-", color=BLUE, linewidth=1.2, markersize=12)
             upper.plot(p.x, p.value, "o", color=BLUE, markerfacecolor=BLUE if p.reliable else "white", markersize=4.5)
-        lower.plot([p.x for p in points], [p.effective_size for p in points], "s", color=INK, markersize=5)
+        lower.plot(
+            [p.x for p in points], [p.effective_size for p in points], "s", color=INK, markersize=5, clip_on=False
+        )
         _label(upper, title, "", "mean test log-likelihood, nats" if upper is grid[0, 0] else "")
         _label(lower, "", label, "effective size $N_h$" if lower is grid[1, 0] else "")
         for axes in (upper, lower):

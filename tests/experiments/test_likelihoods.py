@@ -31,8 +31,8 @@ def _found(values, **ours):
     [
         (5.0, "impossible, 95.0 nats above our bracket", 1),
         (97.0, "3.0 nats above our bracket", 1),
-        (99.6, "within 0.5 nat of our bracket", 0),
-        (100.1, "within 0.5 nat of our bracket", 0),
+        (99.6, "about our bracket", 0),
+        (100.1, "about our bracket", 0),
         (102.4, "2.0 nats below our bracket", 1),
     ],
 )
@@ -40,6 +40,13 @@ def test_a_usual_estimate_is_told_by_its_side_of_the_bracket(log_z, words, off):
     said = likelihoods._case_words(_found([log_z]))
     assert f"base of way 0 {words} (effective sample size 2.5)" in said
     assert f"{off} of 1 usual estimates are off" in said
+
+
+@pytest.mark.parametrize(("reliable", "off"), [(True, 1), (False, 0)])
+def test_a_bracket_that_is_not_reliable_speaks_only_against_what_lies_further_off_than_it_is_wide(reliable, off):
+    wide = {"lower": 99.0, "upper": 100.4, "reliable": reliable}
+    assert f"{off} of 1 usual estimates are off" in likelihoods._case_words(_found([98.0], **wide))
+    assert "1 of 1 usual estimates are off" in likelihoods._case_words(_found([97.0], **wide))
 
 
 def test_the_table_has_likelihoods_and_puts_ours_in_parentheses_where_it_is_not_believed():

@@ -18,10 +18,10 @@ from irbm.files import write_bytes
 INTRODUCTION = """# Classifiers
 
 Infinite RBMs trained to tell labels apart: ln p(y | v) alone (discriminative), or with alpha ln p(v, y) added (hybrid),
-with random permutation (RP) unless it says ordinary. Minibatches of 100, AdaGrad, CD-3, max-norm, as in the paper. The
-validation split chooses the epoch; the chosen machine then looks at the test split. Errors are means over seeds with
-their standard deviations. This page is written by `python -m irbm.experiments.classifiers_page` from files in
-`results/`."""
+with random permutation (RP) unless it says ordinary. Minibatches of 100, AdaGrad and max-norm as in the paper; CD-3, of
+which it says nothing. The first five epochs are of an earlier build than those of figure 11. The validation split
+chooses the epoch; the chosen machine then looks at the test split. Errors are means over seeds with their standard
+deviations. This page is written by `python -m irbm.experiments.classifiers_page` from files in `results/`."""
 REMARKS = """*Wide* machines mix 0.95 of their units in every step (`regroup=0.95`) and may grow to `max_components`:
 nearly all units take part, where the paper's schedule leaves many of them unused
 ([decision 009](decisions/009-classification.md)). *Shifted* ones learn from every image moved by one pixel to each

@@ -52,7 +52,8 @@ def picture(lab: Lab, result: dict[str, Any]) -> Figure:
 
 def section(result: dict[str, Any]) -> str:
     lines = [
-        "| rate | training | validation error after each epoch, % | sd of the last | test error, % | the paper |",
+        "| rate | training | validation error after each epoch, % | sd of the last | test error, % | "
+        "the paper's best |",
         "|---|---|---|---|---|---|",
     ]
     for title, setting in PAIRS.items():

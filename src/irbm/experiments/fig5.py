@@ -27,12 +27,13 @@ Way = str | float | None
 REGROUPED: dict[str, Way] = {"RP": "adaptive", f"RP, {HALF:g} l_t": HALF}
 WAYS: dict[str, Way] = {"ordinary": None, **REGROUPED}
 RANGE = {paper.MNIST: (500, 520), paper.CALTECH: (700, 750)}  # of the likeliest z with RP, in the paper
+SHOWN = 1000  # examples of the picture, evenly from all of them sorted by likeliest z: more are not to be told apart
 WORDS = (
-    "How much was regrouped for this figure the paper does not say: it stands between the constant fractions of fig. 4 "
+    f"The picture has {SHOWN:,} of the examples of one seed, evenly from all by likeliest z; darker is likelier. How "
+    "much was regrouped for this figure the paper does not say: it stands between the constant fractions of fig. 4 "
     f"and the adaptive schedule of eq. 32. Here are both; of constant fractions 0.75 l_t was tried first, and {HALF:g} "
     "l_t is shown ([more](decisions/010-reproduction.md))."
 )
-SHOWN = 1000  # examples of the picture, evenly from all of them sorted by likeliest z: more are not to be told apart
 ROWS = 1000
 
 

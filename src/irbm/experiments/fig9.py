@@ -151,11 +151,11 @@ def section(result: dict[str, Any]) -> str:
     first = result["rows"][0]
     deep = f"In the first {first['n_deep']:,} of {first['n_steps']:,} steps z is held at l"
     words = (
-        "The machines: those of table 1 with RP that validate best, our own rows among them. The samples' chains start "
-        f"from fair coins, as in the paper. {deep}, because with z free chains can stay where z is small and v is "
-        "noise; then z is free. The share left in noise are chains that end at a likeliest z below that of all but one "
-        "test example in a thousand. The paper does not mention the trap. Black is 1: silhouettes are "
-        "drawn in 0. Shown are the probabilities of the pixels, "
+        "The machines: of this seed, those of table 1 with RP that validate best, our own rows among them. The "
+        f"samples' chains start from fair coins, as in the paper. {deep}, because with z free chains can stay where z "
+        "is small and v is noise; then z is free. The share left in noise are chains that end at a likeliest z below "
+        "that of all but one test example in a thousand. The paper does not mention the trap. Black is 1: silhouettes "
+        "are drawn in 0. Shown are the probabilities of the pixels, "
         "given the hidden units of the last step, and not pixels drawn from them, which spray: the last columns count "
         "pixels that differ from all their neighbours, in a test example, in a drawn sample, and in one whose chain "
         "has started from a test example and taken as many steps."

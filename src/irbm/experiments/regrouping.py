@@ -107,10 +107,13 @@ def _findings(runs: list[dict[str, Any]]) -> str:
         return sum(ways[0][seed][name] > ways[1][seed][name] for seed in both)
 
     alike = [np.mean([r["neighbour_correlation"] for r in way.values()]) for way in ways]
+    mean = [np.mean([r["test_log_likelihood"] for r in way.values()]) for way in ways]
+    sure = sum(r["log_partition"]["reliable"] for r in runs)
     return (
         f"Of {len(both)} seeds RP has the higher likelihood in {more('test_log_likelihood')}, by value, and more units "
-        f"in {more('n_components')}. Neighbouring filters correlate by {alike[0]:.2f} with RP and by "
-        f"{alike[1]:.2f} without."
+        f"in {more('n_components')}; its mean likelihood is {abs(mean[0] - mean[1]):.2f} "
+        f"{'higher' if mean[0] > mean[1] else 'lower'}, and {sure} of {len(runs)} estimates are reliable. "
+        f"Neighbouring filters correlate by {alike[0]:.2f} with RP and by {alike[1]:.2f} without."
     )
 
 
