@@ -31,8 +31,10 @@ from irbm.evaluation import ais, estimate, modes, partition
 from irbm.experiments.paper import BOTH, CALTECH, MNIST
 from irbm.experiments.reproduce import EXPERIMENTS
 from irbm.experiments.table1 import EFFORT
+from irbm.models import Infinite
 from irbm.runs import Run, interruptible
-from irbm.training import checkpoint
+from irbm.training import Callback, Settings, Trainer, TrainingState, checkpoint
+from irbm.training.initial import initial_machine
 
 SOURCE = Path(__file__).parent.parent / "src"
 COMMANDS = ("train", "evaluate", "report", "sample", "data", "bench", "reproduce", "demo")
@@ -293,6 +295,26 @@ def test_a_second_ctrl_c_does_not_wait():
         assert stopper.asked
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
+
+
+def test_a_signal_is_heard_in_the_first_steps_of_a_resumed_run():
+    """From step 33 on it is long until a segment begins."""
+    X, settings = torch.from_numpy(data.load("digits").train.X), Settings(n_iter=1, batch_size=10, gibbs_steps=1)
+    state = TrainingState.start(initial_machine(Infinite(), 64), settings, seed=0)
+
+    class At(Callback):
+        def after_segment(self, trainer):
+            if trainer.state.step == 32:
+                trainer.stop()
+
+    Trainer(state, X, settings=settings, callbacks=[At()]).run()
+    assert state.step == 33
+    with interruptible() as stopper:
+        trainer = Trainer(state, X, settings=settings, callbacks=[stopper])
+        step = trainer.step
+        trainer.step = lambda rows: (step(rows), signal.raise_signal(signal.SIGTERM))
+        trainer.run()
+    assert state.step == 34
 
 
 def test_ctrl_c_leaves_a_checkpoint_and_the_resumed_run_is_the_same(irbm_, tmp_path):

@@ -315,3 +315,25 @@ def test_a_gpu_where_there_is_none_is_refused(monkeypatch):
         choose_device("cuda")
     with pytest.raises(ValueError, match="device must be None or a name"):
         choose_device("tpu9")
+
+
+@pytest.mark.parametrize("device", ["cpu", None])
+def test_what_a_model_turns_into_stays_on_its_device(device, monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "irbm.estimators.base.choose_device", lambda wanted: asked.append(wanted) or torch.device("cpu")
+    )
+    for kind in (irbm.InfiniteRBM, irbm.FrankWolfeRBM):
+        model = kind.from_parameters(np.ones((2, 3)), np.zeros(2), np.zeros(3))
+        model.set_params(device=device, random_state=7)
+        asked.clear()
+        rbm = model.to_rbm() if kind is irbm.FrankWolfeRBM else model.to_rbm("all")
+        assert asked == [device]
+        assert (rbm.device, rbm.random_state, rbm.n_components_) == (device, 7, 2)
+
+
+@pytest.mark.parametrize("regrouped", [2.5, "a", 0])
+def test_orders_of_no_count_are_refused(regrouped):
+    model = irbm.InfiniteRBM.from_parameters(np.ones((2, 3)), np.zeros(2), np.zeros(3))
+    with pytest.raises(ValueError, match="regrouped"):
+        model.averaged_likelihood(np.ones((4, 3)), regrouped=regrouped)

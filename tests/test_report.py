@@ -12,7 +12,7 @@ import pytest
 import torch
 from matplotlib._pylab_helpers import Gcf
 
-from irbm import data, plots, report
+from irbm import InfiniteRBM, data, plots, report
 from irbm.estimators import density
 from irbm.runs import Config, Run
 
@@ -292,6 +292,16 @@ def test_chains_are_those_of_the_model(digits):
     assert (moved != X).any()
 
 
+def test_mixing_is_told_by_single_depths_and_not_by_the_tail():
+    """One unit that every example uses, and units of nothing: the tail outweighs z = 1, and is not one z."""
+    W = np.zeros((4, 3))
+    W[0] = 5.0
+    model = InfiniteRBM.from_parameters(W, np.zeros(4), np.zeros(3))
+    X = np.ones((6, 3), np.uint8)
+    assert (model.log_prob_z(X).argmax(1) == 4).all()
+    assert "The median likeliest z is 1 for the test examples, 1 where" in report._mixing(model, X, X, X)
+
+
 def test_chains_take_every_step(digits, monkeypatch):
     monkeypatch.setattr(report, "PIECE", 3)
     monkeypatch.setattr(report, "DEEP_STEPS", 2)
@@ -375,7 +385,7 @@ def test_the_depth_map_sorts_examples_by_likeliest_z(tail):
     parts = [np.asarray(axes.images[0].get_array()) for axes in (first, *others)]
     drawn = np.hstack(parts)
     assert [part.shape[1] for part in parts] == ([5, 1] if tail else [6])
-    assert (np.diff(drawn.argmax(axis=1)) >= 0).all()
+    assert (np.diff(parts[0].argmax(axis=1)) >= 0).all(), "by z <= l: the pooled tail is not one z"
     np.testing.assert_allclose(np.sort(drawn, axis=0), np.sort(p_z, axis=0))
 
 

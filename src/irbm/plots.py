@@ -278,9 +278,9 @@ def depth_map(log_p_z: NDArray[Any], *, tail: bool = True) -> Figure:
     ``tail=False``: (n, l), for a machine whose z ends at l.
     """
     p_z = np.exp(np.asarray(log_p_z, np.float64))
-    p_z = p_z[np.argsort(p_z.argmax(axis=1), kind="stable")]
-    inside = p_z[:, :-1] if tail else p_z
-    n, l = inside.shape
+    l = p_z.shape[1] - tail  # the tail is not one z
+    p_z = p_z[np.argsort(p_z[:, :l].argmax(axis=1), kind="stable")]
+    inside, n = p_z[:, :l], len(p_z)
     figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
     axes = figure.subplots(1, 1 + tail, squeeze=False, width_ratios=[24, 1][: 1 + tail])[0]
     # Where most rows have their peak; the few sharper ones are beyond the scale.

@@ -257,7 +257,8 @@ def _deep(kind: str) -> str:
 
 def _mixing(model: Any, *groups: NDArray[np.uint8]) -> str:
     """How far to trust chains from noise: the depth that they have reached tells."""
-    test, from_noise, from_data = (float(np.median(model.log_prob_z(X).argmax(axis=1) + 1)) for X in groups)
+    # The pooled tail, the last column, is not one z.
+    test, from_noise, from_data = (float(np.median(model.log_prob_z(X)[:, :-1].argmax(axis=1) + 1)) for X in groups)
     return _paragraph(
         "Between noise, at a small z, and data, at a large z, an infinite RBM can have a first-order transition, so "
         "chains from noise may stay in the noise for very long. Holding z at l for some steps takes them out; whether "

@@ -16,7 +16,7 @@ import logging
 import signal
 import tomllib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from types import FrameType
@@ -232,8 +232,9 @@ class Run:
             held = examples.validation
             options |= {"patience": config.patience, "validation": (held.X, held.y) if config.classifies else held.X}
         labels = (examples.train.y,) if config.classifies else ()
-        writers = [Checkpointer(self.checkpoint_file), Metrics(self)]
-        with interruptible() as stopper:
+        metrics = Metrics(self)
+        writers = [Checkpointer(self.checkpoint_file), metrics]
+        with interruptible() as stopper, closing(metrics):
             model.fit(examples.train.X, *labels, callbacks=[*callbacks, *writers, stopper], **options)
         self.write_metrics(model.training_state_.history)
         if stopper.asked and model.training_state_.epoch < model.n_iter:
@@ -261,6 +262,10 @@ class Metrics(Callback):
                 self._events.add_scalar(name, value, report.epoch)
         self._events.flush()
 
+    def close(self) -> None:
+        """Its writer has a thread of its own."""
+        self._events.close()
+
 
 class _Stopper(Callback):
     """Stops the trainer after the step in which a signal came; a second Ctrl-C does not wait for its end."""
@@ -269,7 +274,7 @@ class _Stopper(Callback):
         self.asked = False
         self._trainer: Trainer | None = None
 
-    def after_segment(self, trainer: Trainer) -> None:
+    def before_run(self, trainer: Trainer) -> None:
         self._trainer = trainer
         if self.asked:
             trainer.stop()

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from irbm.evaluation import estimate as record
+from irbm.evaluation.diagnostics import order_invariance
 from irbm.evaluation.permutations import free_energies
 from irbm.evaluation.precision import full_precision
 from irbm.models import Machine
@@ -115,6 +116,19 @@ def test_within_flags_for_cpus():
         with full_precision():
             assert B.mkldnn.matmul.fp32_precision == "ieee"
         assert said() == before
+
+
+def test_order_is_judged_in_full_precision(monkeypatch):
+    found, real = [], Machine.log_prob_z
+
+    def watched(self, *rest):
+        found.append(torch.get_float32_matmul_precision())
+        return real(self, *rest)
+
+    monkeypatch.setattr(Machine, "log_prob_z", watched)
+    legacy("medium")
+    order_invariance(as_machine(random_small(np.random.default_rng(0), depth="infinite"), torch.float32), V, 1)
+    assert found == ["highest"]
 
 
 @pytest.mark.parametrize("judge", [record.estimate, lambda machine: free_energies(machine, V)])

@@ -255,6 +255,22 @@ def test_everything_but_the_number_of_epochs_decides_the_folder(tmp_path):
     assert len({folder(t) for t in [short(2), *others]} | {folder(short(2), "cuda")}) == 2 + len(others)
 
 
+def test_a_result_that_is_there_keeps_its_date(out, tmp_path):
+    """What a person saw of it is known by that."""
+    first = quick(tmp_path, "fig8")
+    assert quick(tmp_path, "fig8") == first
+    other = quick(tmp_path, "fig8", seeds=(1,))
+    assert other["date"] >= first["date"]
+    assert other["runs"] != first["runs"]
+
+
+def test_figure_11_keeps_other_seeds(tmp_path):
+    quick(tmp_path, "fig11", seeds=(0,))
+    found = quick(tmp_path, "fig11", seeds=(1,))
+    assert found["seeds"] == [0, 1]
+    assert {r["seed"] for r in found["runs"]} == {0, 1}
+
+
 def test_a_biased_machine_starts_from_the_means_of_the_data(tmp_path):
     """With a rate of next to nothing it stays where it starts."""
     settings = Settings(n_iter=1, learning_rate=1e-12, gibbs_steps=1, regroup=None)

@@ -186,6 +186,23 @@ def test_a_checkpoint_every_epoch_every_so_often_and_at_a_stop(tmp_path, monkeyp
     assert written == [64, 70, 140, 161]
 
 
+def test_a_checkpoint_does_not_wait_for_slow_steps(tmp_path, monkeypatch):
+    """25 seconds a step: at 75, 150 and 225, long before 32 of them are over."""
+    clock, written = [0.0], []
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(checkpoint, "save", lambda path, state, settings: written.append(state.step))
+    step = Trainer.step
+
+    def slow(self, rows):
+        step(self, rows)
+        clock[0] += 25.0
+
+    monkeypatch.setattr(Trainer, "step", slow)
+    settings = Settings(n_iter=1, batch_size=7, gibbs_steps=1, max_components=2)
+    trainer_of(start(settings), settings, [Checkpointer(tmp_path / "c", seconds=60)]).run()
+    assert written == [3, 6, 9, 10]
+
+
 def test_a_write_that_fails_leaves_the_old_checkpoint(tmp_path, monkeypatch):
     settings = Settings(n_iter=1, batch_size=10, gibbs_steps=1)
     path = tmp_path / "checkpoint.safetensors"

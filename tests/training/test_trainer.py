@@ -91,6 +91,24 @@ def test_a_report_a_time():
         assert (state.epoch, state.step, report.epoch) == (n, 7 * n, n)
 
 
+@pytest.mark.parametrize(
+    ("labels", "y", "objective", "words"),
+    [
+        (3, None, "generative", "y must hold a class in 0..2"),
+        (3, Y[:-1], "generative", r"y must be int64 and have the shape \(70,\)"),
+        (3, Y.float(), "generative", "got torch.float32"),
+        (3, Y - 1, "discriminative", "y must be in 0..2, got -1 to"),
+        (3, Y + 1, "hybrid", "y must be in 0..2, got 1 to 3"),
+        (0, Y, "generative", "y must be None"),
+        (0, None, "discriminative", "objective must be 'generative' .* got 'discriminative'"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused_before_any_work(labels, y, objective, words):
+    settings = replace(QUICK, objective=objective)
+    with pytest.raises(ValueError, match=words):
+        Trainer(fresh(settings, labels=labels), X, y, settings=settings)
+
+
 @pytest.mark.parametrize("depth", ["fixed", "ordered", "infinite"])
 @pytest.mark.parametrize("labels", [0, 3])
 def test_the_figures_of_a_report(depth, labels, monkeypatch):

@@ -216,6 +216,14 @@ class RBM(FixedSize, _Density):
         """
         return cls._from_arrays(cls._size_of(hidden_bias), weights, hidden_bias, visible_bias, order)
 
+    @classmethod
+    def _like(cls, other: _Density, weights: ArrayLike, hidden_bias: ArrayLike, **settings: Any) -> Self:
+        """The RBM of some of another's units, on its device, with what it knows of its data."""
+        shared = {name: getattr(other, name) for name in ("binarize", "device", "random_state")}
+        settings = cls._size_of(hidden_bias) | shared | settings
+        rbm = cls._from_arrays(settings, weights, hidden_bias, other.intercept_visible_, None)
+        return rbm._with_means(other._visible_means)
+
 
 @dataclass(eq=False, repr=False)
 class OrderedRBM(_PenalisedDensity):
@@ -438,6 +446,8 @@ class InfiniteRBM(Growing, _PenalisedDensity):
             As for ``log_partition``.
         """
         check_count("n_permutations", n_permutations)
+        if regrouped is not None:
+            check_count("regrouped", regrouped)
         m = self._regrouped() if regrouped is None else regrouped
         checked = torch.cat(list(self._dense_chunks(self._checked(X), torch.uint8)))
         rng = self._rng(random_state)  # which moves on, so that no two orders share the chances of an ln Z
@@ -455,6 +465,4 @@ class InfiniteRBM(Growing, _PenalisedDensity):
         if units not in ("effective", "all"):
             raise ValueError(f"units must be 'effective' or 'all', got {units!r}")
         kept = self.n_components_ if units == "all" else max(1, round(self.effective_size_))
-        rbm = RBM.from_parameters(self.components_[:kept], self.intercept_hidden_[:kept], self.intercept_visible_)
-        rbm.set_params(binarize=self.binarize, device=self.device, random_state=self.random_state)
-        return rbm._with_means(self._visible_means)
+        return RBM._like(self, self.components_[:kept], self.intercept_hidden_[:kept])

@@ -175,9 +175,7 @@ class FrankWolfeRBM(Boltzmann):
 
         It has no ``max_norm``: the bound an RBM has by default would cut the first, largest units.
         """
-        rbm = RBM.from_parameters(self.components_, self.intercept_hidden_, self.intercept_visible_)
-        rbm.set_params(binarize=self.binarize, device=self.device, random_state=self.random_state, max_norm=None)
-        return rbm._with_means(self._visible_means)
+        return RBM._like(self, self.components_, self.intercept_hidden_, max_norm=None)
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """The mean of ``score_samples``."""

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from irbm.evaluation.precision import full_precision
 from irbm.models import Machine
 
 ROWS = 1000
@@ -13,7 +14,8 @@ def order_invariance(machine: Machine, X: Tensor, m: int) -> float:
     if not 1 <= m <= int(machine.size):
         raise ValueError(f"m, the units regrouped, must be in 1..{int(machine.size)}, got {m}")
     total = 0.0
-    for start in range(0, len(X), ROWS):
-        v_BD = X[start : start + ROWS].to(machine.weights.device, machine.weights.dtype)
-        total += float(torch.logsumexp(machine.log_prob_z(v_BD)[:, :m], dim=1).sum())
+    with full_precision():
+        for start in range(0, len(X), ROWS):
+            v_BD = X[start : start + ROWS].to(machine.weights.device, machine.weights.dtype)
+            total += float(torch.logsumexp(machine.log_prob_z(v_BD)[:, :m], dim=1).sum())
     return total / len(X)

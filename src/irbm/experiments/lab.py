@@ -215,7 +215,13 @@ class Lab:
         return json.loads(self.file.read_text()) if self.file.is_file() else {}
 
     def write(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Write a result, with what is needed to find it again: returned as it was written."""
+        """Write a result, with what is needed to find it again: returned as it was written.
+
+        One that is there already stays, with its date: what was seen of it holds.
+        """
+        earlier = self.earlier()
+        if all(earlier.get(name) == value for name, value in json.loads(json.dumps(finite(result))).items()):
+            return earlier
         whole = {
             "name": self.name,
             "quick": self.quick,
@@ -249,7 +255,7 @@ class Lab:
         calls = [{"found": found, "lab": self, "place": place} for place in self.left(places, identity)]
         for row in self.annealing().each(_row, calls, self.name, talks=True):
             place = tuple(row["place"])
-            rows[place] = {"identity": identity(self, *place), **row, **stamp(self.device)}
+            rows[place] = {"identity": identity(self, *place), **row}
             self.write(result_of(list(rows.values())))
         return result_of(list(rows.values()))
 
@@ -401,7 +407,7 @@ def _row(found: Callable[..., dict[str, Any]], lab: Lab, place: tuple[Any, ...])
     """A row of a table with its place and how long it took, perhaps in a process of its own."""
     began = time.perf_counter()
     row = found(replace(lab, jobs=1), *place)
-    return {"place": list(place), "wall_seconds": time.perf_counter() - began, **row}
+    return {"place": list(place), "wall_seconds": time.perf_counter() - began, **row, **stamp(lab.device)}
 
 
 def _training_seconds(result: dict[str, Any]) -> float:

@@ -6,7 +6,7 @@ Two ways to number hidden units meet here. A *unit* is a row of the weights; a *
 model's order. ``order`` maps position to unit, ``rank`` maps unit to position (from 0). Everything with a z in it
 runs over positions, because z = k means that the first k positions take part.
 
-Randomness is an argument: uniforms in [0, 1), one for each decision.
+Randomness is an argument: uniforms in (0, 1), one for each decision.
 """
 
 import math

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 class Callback:
     """Does nothing; override what you need."""
 
+    def before_run(self, trainer: "Trainer") -> None:
+        """Called once, before the first step of a trainer."""
+
     def after_segment(self, trainer: "Trainer") -> None:
         """Called every few steps; parameters that have run away in the last of them may not have been noticed yet."""
 

@@ -26,8 +26,10 @@ def gradients(
     machine: Machine, v_BD: Tensor, y_B: Tensor | None, chains: Chains, settings: Settings, noise: Noise
 ) -> Phases:
     """The gradient of the settings' objective on one batch."""
-    if settings.objective == "generative" or y_B is None:
+    if settings.objective == "generative":
         return generative(machine, v_BD, y_B, chains, settings, noise)
+    if y_B is None:
+        raise ValueError(f"objective {settings.objective!r} needs labels, got y=None")
     discriminated = discriminative(machine, v_BD, y_B, settings, noise)
     if settings.objective == "discriminative":
         return discriminated

@@ -26,6 +26,7 @@ from irbm.training.optim import OptimizerState
 from irbm.training.settings import Settings
 
 SEGMENT = 32  # steps between two looks of the host at a device
+LONG_SEGMENT = 1.0  # seconds after which a CPU's has ended, however few its steps
 CAPACITY_UNIT = 32
 # Capacities where steps are recorded: the least, and from one to the next, where padding costs or nearly does not.
 RECORDED_LEAST, RECORDED_GROWTH, UNPADDED_GROWTH = 256, 1.25, 2.0
@@ -71,6 +72,21 @@ def _largest(machine: Machine) -> Tensor:
 
 class DivergenceError(RuntimeError):
     """Parameters are no longer finite, or larger than any that mean something."""
+
+
+def _check_labels(y: Tensor | None, n: int, n_classes: int, objective: str) -> None:
+    """A machine with labels learns from labels, one without them cannot: kernels would read what is not there."""
+    if n_classes == 0:
+        if y is not None:
+            raise ValueError(f"y must be None for a machine without labels, got a tensor of shape {tuple(y.shape)}")
+        if objective != "generative":
+            raise ValueError(f"objective must be 'generative' for a machine without labels, got {objective!r}")
+    elif y is None:
+        raise ValueError(f"y must hold a class in 0..{n_classes - 1} for each example, got None")
+    elif y.shape != (n,) or y.dtype != torch.int64:
+        raise ValueError(f"y must be int64 and have the shape ({n},), got {y.dtype} of shape {tuple(y.shape)}")
+    elif int(y.min()) < 0 or int(y.max()) >= n_classes:
+        raise ValueError(f"y must be in 0..{n_classes - 1}, got {int(y.min())} to {int(y.max())}")
 
 
 def _noise(machine: Machine, *key: int) -> Noise:
@@ -216,6 +232,7 @@ class Trainer:
         device, n_visible = state.machine.weights.device, state.machine.n_visible
         if X.dim() != 2 or len(X) == 0 or X.shape[1] != n_visible:
             raise ValueError(f"X must have the shape (n, {n_visible}) with n >= 1, got {tuple(X.shape)}")
+        _check_labels(y, len(X), state.machine.n_classes, settings.objective)
         self.state = state
         self.settings = settings
         self.n_iter = settings.n_iter if n_iter is None else n_iter
@@ -226,6 +243,7 @@ class Trainer:
         self._batch_rows = -(-len(X) // self.n_batches)  # even: the last step of an epoch is not of a few examples
         state.n_examples = len(X)
         self._stopped = False
+        self._segment_began = time.monotonic()
         self._looks_ahead = device.type != "cpu"  # where reading the size would wait for every step so far
         self._look = _Look(device)  # at the start of the segment in progress
         self.known_size = int(state.machine.size)  # l, as the host saw it last
@@ -246,6 +264,8 @@ class Trainer:
         self._stopped = True
 
     def __iter__(self) -> Iterator[Report]:
+        for callback in self.callbacks:
+            callback.before_run(self)
         while self.state.epoch < self.n_iter and not self._stopped:
             report = self.run_epoch()
             if report is not None:
@@ -275,7 +295,7 @@ class Trainer:
                 return None
             if not self._looks_ahead:
                 self._make_room(int(self.machine.size), 1)
-            if self.state.step % SEGMENT == 0:
+            if self.state.step % SEGMENT == 0 or self._is_slow():
                 self._begin_segment()
             first = self.state.batch * self._batch_rows
             rows = shuffled[first : first + self._batch_rows]
@@ -288,6 +308,10 @@ class Trainer:
         rows = np.random.default_rng(key).permutation(len(self.X))
         return torch.from_numpy(rows).to(self.X.device)
 
+    def _is_slow(self) -> bool:
+        """Whether callbacks have waited for long; on a CPU, where a look in between changes nothing."""
+        return not self._looks_ahead and time.monotonic() - self._segment_began > LONG_SEGMENT
+
     def _begin_segment(self) -> None:
         if self._looks_ahead:
             size, largest = self._seen_late()
@@ -298,6 +322,7 @@ class Trainer:
             self.check_finite()
         for callback in self.callbacks:
             callback.after_segment(self)
+        self._segment_began = time.monotonic()
 
     def _seen_late(self) -> tuple[int, float]:
         """What was seen at the start of the last segment; an older look, or of another machine, is of no use."""

@@ -69,8 +69,8 @@ def update_weights_(
     l2: float,
     max_norm: float | None,
     *,
-    warm_up: int = 10,
-    epsilon: float = 1e-8,
+    warm_up: int,
+    epsilon: float,
 ) -> None:
     """One AdaGrad step of a matrix whose rows belong to hidden units, with L2, the L1 threshold and the row norm.
 
