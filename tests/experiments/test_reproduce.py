@@ -15,7 +15,7 @@ import torch
 from safetensors import safe_open
 
 from irbm import cli, data
-from irbm.experiments import fractions, table2
+from irbm.experiments import density_search, fractions, table2
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
 from irbm.experiments.choice import choose, choose_all
@@ -543,3 +543,14 @@ def test_ways_to_regroup_share_the_trainings_and_choices_of_table_1(tmp_path):
         ("caltech101_silhouettes", "iRBM RP 0.9 l", 0.9),
     ):
         assert [fractions.candidate(lab, name, how, 2)] == table1.choices(lab, name, model, 2)
+
+
+def test_a_search_of_one_model_keeps_the_others(tmp_path, monkeypatch):
+    file = tmp_path / "search.json"
+    monkeypatch.setitem(density_search.CANDIDATES, "digits", {"iRBM RP": [(0.1, 0.0)], "RBM": [(0.1, 0.0), (0.2, 0.0)]})
+    monkeypatch.setitem(density_search.EPOCHS, "digits", 1)
+    monkeypatch.setattr(density_search, "BUDGET", 20)
+    lab = Lab(out=tmp_path, quick=True)
+    density_search.search(lab, "digits", ["RBM"], 0, file)
+    density_search.search(lab, "digits", ["iRBM RP"], 0, file)
+    assert [r["model"] for r in json.loads(file.read_text())["runs"]] == ["iRBM RP", "RBM", "RBM"]

@@ -24,7 +24,7 @@ import torch
 from irbm import data
 from irbm.estimators import InfiniteRBMClassifier, RBMClassifier
 from irbm.evaluation.classification import error_rate
-from irbm.experiments.results import processes, stamp, write_json
+from irbm.experiments.results import place, processes, stamp, write_json
 from irbm.training import Callback, Checkpointer, Report, Trainer
 
 THRESHOLD = 127  # of 255
@@ -322,7 +322,7 @@ def main() -> None:
     splits = load(args.dataset)
     changes = {name: getattr(args, name) for name in CHANGES}
     options = {name: getattr(args, name) for name in ("device", "rows", "seconds", "checkpoints", "final")}
-    out = args.out or f"results/classification_{args.dataset}.json"
+    out = args.out or place(f"classification_{args.dataset}", tried=args.rows is not None)
     runs, n_rows = known_runs(out), len(splits.train.X[: args.rows])
     wanted = [
         (setting, int(seed))

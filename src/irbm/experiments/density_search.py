@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from irbm.experiments import table1
+from irbm.experiments.classification import known_runs
 from irbm.experiments.lab import Lab, likelihood, load, settings_table
 from irbm.experiments.paper import CALTECH, DIGITS, MNIST, TITLES
 from irbm.experiments.results import judged, stamp, write_json
@@ -58,16 +59,20 @@ def tried(lab: Lab, dataset: str, model: str, rate: float, l1: float, seed: int)
 
 
 def search(lab: Lab, dataset: str, models: list[str], seed: int, file: Path) -> list[dict[str, Any]]:
-    """All candidates, best first within a model by the lower end of the bracket; written after each."""
+    """All candidates, best first within a model by the lower end of the bracket; written after each.
+
+    What the file has of other models stays.
+    """
     calls = [
         {"lab": replace(lab, jobs=1), "dataset": dataset, "model": model, "rate": rate, "l1": l1, "seed": seed}
         for model in models
         for rate, l1 in CANDIDATES[dataset][model]
     ]
-    runs: list[dict[str, Any]] = []
+    order = list(CANDIDATES[dataset])
+    runs = [r for r in known_runs(file) if r["model"] not in models]
     for found in lab.each(tried, calls, "candidates", talks=True):
         runs.append(found)
-        runs.sort(key=lambda r: (models.index(r["model"]), -r["validation"]["lower"]))
+        runs.sort(key=lambda r: (order.index(r["model"]), -r["validation"]["lower"]))
         about = {"dataset": dataset, "note": load(dataset).note, "epochs": lab.n_iter(EPOCHS[dataset])}
         write_json(file, {**about, "budget": BUDGET, "runs": runs, **stamp(lab.device)})
     return runs

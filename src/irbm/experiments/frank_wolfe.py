@@ -22,7 +22,7 @@ from irbm.data import Split
 from irbm.estimators import RBM, FrankWolfeRBM
 from irbm.evaluation.classification import error_rate
 from irbm.evaluation.likelihood import mean_likelihood
-from irbm.experiments.results import stamp, write_json
+from irbm.experiments.results import place, stamp, write_json
 from irbm.training import Settings, Trainer, TrainingState
 
 # Of the CD that goes on from the greedy units. Chains that start afresh would be far from a trained machine, so none.
@@ -180,11 +180,11 @@ def main() -> None:
     if args.features:
         own = {"units": args.features, "device": args.device, "rows": args.rows, "n_chains": args.chains}
         result = train_classifier(args.dataset, args.seed, **own, l2=float(args.l2))
-        write_json(args.out or f"results/frank_wolfe_features_{args.dataset}.json", result)
+        write_json(args.out or place(f"frank_wolfe_features_{args.dataset}", tried=args.rows is not None), result)
         print(f"softmax regression on {args.features} units: {result['test_error']['rate']:.2%} test error")
         return
     result = run(args)
-    write_json(args.out or f"results/frank_wolfe_{args.dataset}.json", result)
+    write_json(args.out or place(f"frank_wolfe_{args.dataset}", tried=args.rows is not None), result)
     for name in ("frank_wolfe", "then_cd"):
         if name in result:
             print(f"{name}: {args.units} units, test {said(result[name])}")

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from irbm.experiments.classification import SEARCHED, WIDE, known_runs, load, train
-from irbm.experiments.results import processes, write_json
+from irbm.experiments.results import place, processes, write_json
 
 # Changes to the paper's best settings: along the axes that it searched, and along others. A number of epochs among them
 # wins over the flag: with shifted images an epoch has five times as many steps.
@@ -74,7 +74,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, help="train on the first examples alone, to try things out")
     parser.add_argument("--out")
     args = parser.parse_args()
-    out = args.out or f"results/search_{args.dataset}.json"
+    out = args.out or place(f"search_{args.dataset}", tried=args.rows is not None)
     options = {"device": args.device, "rows": args.rows, "seconds": args.seconds, "test": False}
     runs, length = known_runs(out), {"n_iter": args.n_iter}
     wanted = untried(CANDIDATES[args.dataset], [int(seed) for seed in args.seeds.split(",")], runs)
