@@ -88,7 +88,11 @@ class _Classifier(ClassifierMixin, Trainable):
         return score
 
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
-        """One pass over X, y in minibatches. The first call needs ``classes``, all labels that will ever come."""
+        """One pass over X, y in minibatches. The first call needs ``classes``, all labels that will ever come.
+
+        After ``fit`` or ``partial_fit`` the optimiser goes on as well; after ``from_parameters``, ``load`` or ``prune``
+        and where validation chose an epoch it starts anew, with large first updates.
+        """
         self._check_settings()
         first = not self.__sklearn_is_fitted__()
         X, y = self._checked_pair(X, y, reset=first)

@@ -67,7 +67,12 @@ class _Density(Trainable):
         return score
 
     def partial_fit(self, X: ArrayLike, y: Any = None) -> Self:
-        """One pass over X in minibatches, from wherever the machine stands; it goes on growing."""
+        """One pass over X in minibatches, from wherever the machine stands; it goes on growing.
+
+        After ``fit`` or ``partial_fit`` the optimiser goes on as well. It starts anew where it is not known, after
+        ``from_parameters``, ``load`` or ``prune`` and where validation chose an epoch: first updates are large then,
+        and a well-trained machine loses likelihood at first, less of it with a smaller ``learning_rate``.
+        """
         self._check_settings()
         return self._continue(self._checked(X, reset=not self.__sklearn_is_fitted__()), None, 0)
 
