@@ -879,3 +879,26 @@ def test_demo_replaces_its_own_directory_and_no_other(irbm_, tmp_path, monkeypat
     assert said_why(outcome, "runs/demo", "--force")
     assert irbm_("demo", "--out", "runs/demo", "--n-iter", 1, "--force").status == 0
     assert Run(Path("runs/demo")).config().seed == 0
+
+
+def test_demo_keeps_a_run_that_was_trained_on(irbm_, tmp_path, monkeypatch, quick_demo):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(irbm.report, "write_report", lambda run: run.path)
+    assert irbm_("demo", "--n-iter", 1).status == 0
+    assert irbm_("train", "digits", "--out", "runs/demo", "--resume", "--n-iter", 2, "--quiet").status == 0
+    outcome = irbm_("demo", "--n-iter", 1)
+    assert outcome.status == 2
+    assert said_why(outcome, "runs/demo", "--force")
+    assert Run(Path("runs/demo")).position()[1] == 2
+
+
+def test_a_run_on_an_own_file_is_the_same_from_anywhere(irbm_, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    np.save(tmp_path / "own.npy", (np.random.default_rng(0).random((40, 6)) < 0.4).astype(np.uint8))
+    monkeypatch.chdir(tmp_path)
+    assert irbm_("train", "own.npy", "--out", "run", "--n-iter", 1, "--quiet").status == 0
+    monkeypatch.chdir(tmp_path / "other")
+    more = ("--resume", "--device", "cpu", "--n-iter", 2, "--quiet")  # where it ran by default
+    assert irbm_("train", "../own.npy", "--out", "../run", *more).status == 0
+    assert Run(tmp_path / "run").position()[1] == 2
+    assert irbm_("evaluate", "../run", "--budget", 20).status in (0, 3)

@@ -789,3 +789,13 @@ def test_bad_threshold_is_refused(binarize: Any, tmp_path: Path, X: np.ndarray) 
 def test_known_data_sets_take_no_threshold() -> None:
     with pytest.raises(ValueError, match=r"binarize is for mnist and your own files, got 0\.5; digits is binary"):
         data.load("digits", binarize=0.5)
+
+
+@pytest.mark.parametrize("binarize", [None, 0.5])
+def test_columns_that_are_counted_are_a_header(tmp_path, binarize):
+    """As a data frame without names writes them."""
+    X = (np.random.default_rng(0).random((30, 4)) < 0.5).astype(int)
+    rows = [range(4), *X.tolist()]
+    (tmp_path / "own.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    found = data.load(str(tmp_path / "own.csv"), binarize=binarize)
+    assert sum(len(split.X) for split in (found.train, found.validation, found.test)) == 30

@@ -123,7 +123,7 @@ W, C, B = np.ones((3, 4)), np.ones(3), np.ones(4)
 BAD_PARAMETERS = {
     "beta at one": (lambda: irbm.InfiniteRBM.from_parameters(W, C, B, beta=1.0), "beta must be > 1.*got 1.0"),
     "beta NaN": (lambda: irbm.InfiniteRBM.from_parameters(W, C, B, beta=np.nan), "beta must be > 1"),
-    "beta negative": (lambda: irbm.OrderedRBM.from_parameters(W, C, B, beta=-1), "beta must be a finite number > 0"),
+    "beta negative": (lambda: irbm.OrderedRBM.from_parameters(W, C, B, beta=-1), "beta must be > 0 and at most 1e"),
     "penalty": (
         lambda: irbm.InfiniteRBM.from_parameters(W, C, B, penalty="linear"),
         "penalty must be one of.*'linear'",
@@ -268,7 +268,8 @@ def test_ln_z_is_forgotten_when_parameters_change():
 
 def test_an_unreliable_ln_z_is_warned_about():
     model = irbm_4()
-    model._log_partition = irbm.LogPartition(5.0, 1.0, 3.0, 9.0, 1.2, False, "the chains disagree", "ais")
+    found = irbm.LogPartition(5.0, 1.0, 3.0, 9.0, 1.2, False, "the chains disagree", "ais")
+    model.log_partition = lambda: found
     with pytest.warns(UserWarning, match=r"ln Z = 5.00 in \[3.00, 9.00\] is not reliable: the chains disagree"):
         model.score_samples(X4)
 
@@ -337,3 +338,59 @@ def test_orders_of_no_count_are_refused(regrouped):
     model = irbm.InfiniteRBM.from_parameters(np.ones((2, 3)), np.zeros(2), np.zeros(3))
     with pytest.raises(ValueError, match="regrouped"):
         model.averaged_likelihood(np.ones((4, 3)), regrouped=regrouped)
+
+
+@pytest.mark.parametrize("kind", [irbm.InfiniteRBM, irbm.OrderedRBM])
+def test_a_penalty_set_since_training_is_not_that_of_the_saved_machine(kind, tmp_path):
+    model = kind.from_parameters(np.ones((2, 3)), np.zeros(2), np.zeros(3), beta=1.5)
+    expected = model.free_energy(np.eye(3))
+    model.set_params(beta=1.2, penalty="softplus").save(tmp_path / "m.safetensors")
+    loaded = kind.load(tmp_path / "m.safetensors")
+    assert (loaded.beta, loaded.penalty) == (1.5, "constant")
+    np.testing.assert_array_equal(loaded.free_energy(np.eye(3)), expected)
+
+
+def test_ln_z_is_of_the_parameters_as_they_are():
+    model = irbm.RBM.from_parameters(np.ones((2, 3)), np.zeros(2), np.zeros(3))
+    states = visible_states(3)
+    assert np.exp(model.score_samples(states)).sum() == pytest.approx(1)
+    model.machine_.weights.mul_(3)
+    assert np.exp(model.score_samples(states)).sum() == pytest.approx(1)
+
+
+def test_an_estimate_does_not_take_the_place_of_an_exact_ln_z():
+    model = irbm.InfiniteRBM.from_parameters(np.ones((2, 3)), np.zeros(2), np.zeros(3))
+    exact = model.log_partition("exact")
+    assert model.log_partition("ais", budget=1, random_state=0).method == "ais"
+    expected = -model.free_energy(np.eye(3)) - exact.value
+    np.testing.assert_array_equal(model.score_samples(np.eye(3)), expected)
+
+
+def test_entries_of_one_place_of_a_sparse_matrix_add_up():
+    model = irbm.RBM.from_parameters(np.ones((2, 3)), np.zeros(2), np.zeros(3))
+    two = sparse.csr_matrix((np.ones(2), [1, 1], [0, 2]), shape=(1, 3))
+    with pytest.raises(ValueError, match="got 2"):
+        model.free_energy(two)
+    assert two.nnz == 2, "the caller's matrix stays as it was"
+    halves = sparse.csr_matrix(([0.5, 0.5], [1, 1], [0, 2]), shape=(1, 3))
+    np.testing.assert_array_equal(model.free_energy(halves), model.free_energy(halves.toarray()))
+
+
+def test_names_of_columns_survive_a_file(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(np.eye(3), columns=list("abc"))
+    irbm.RBM(2, n_iter=1).fit(frame).save(tmp_path / "m.safetensors")
+    loaded = irbm.RBM.load(tmp_path / "m.safetensors")
+    assert loaded.feature_names_in_.tolist() == list("abc")
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.transform(frame[list("cba")])
+
+
+def test_a_fixed_size_is_effective_whoever_made_it():
+    assert irbm.RBM.from_parameters(np.ones((2, 3)), np.zeros(2), np.zeros(3)).effective_size_ == 2
+
+
+@pytest.mark.parametrize("beta", [1e7, np.inf])
+def test_a_penalty_that_drowns_all_else_is_refused(beta):
+    with pytest.raises(ValueError, match="beta"):
+        irbm.InfiniteRBM.from_parameters(np.ones((2, 3)), np.zeros(2), np.zeros(3), beta=beta)

@@ -21,7 +21,7 @@ DEMO: dict[str, Any] = {"dataset": "digits", "n_iter": 120, "learning_rate": 0.1
 
 def demo(
     out: Annotated[
-        Path | None, typer.Option(help=escape(f"The run directory. [{DEMO_RUN}, which is replaced]"))
+        Path | None, typer.Option(help=escape(f"The run directory. [{DEMO_RUN}, where the same demo is replaced]"))
     ] = None,
     n_iter: Annotated[int, typer.Option(help="Passes over the data.")] = DEMO["n_iter"],
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
@@ -32,10 +32,10 @@ def demo(
     Example: irbm demo
     """
     run = Run(out or DEMO_RUN)
-    if out is not None and run.exists() and not force:
-        raise ValueError(f"{out} holds a run already: --force starts over")
-    torch.set_num_threads(1)  # digits are too small to gain by a second one, which on a busy machine costs tenfold
     config = Config.from_table(DEMO | {"n_iter": n_iter, "seed": seed})
+    if run.exists() and not force and (out is not None or not _is_demo(run, config)):
+        raise ValueError(f"{run.path} holds a run already: --force starts over, --out names another place")
+    torch.set_num_threads(1)  # digits are too small to gain by a second one, which on a busy machine costs tenfold
     examples = config.load_data()
     run.begin(config)
     say(f"training an infinite RBM with random permutation: {examples.note}")
@@ -46,6 +46,11 @@ def demo(
     say(f"report: {write_report(run)}")
     again = shlex.join(["irbm", "train", "digits", "--out", str(run.path), "--resume", "--n-iter", str(2 * n_iter)])
     say(f"next: open the report in a browser; train on with {again}; or train on your own data: irbm train --help")
+
+
+def _is_demo(run: Run, config: Config) -> bool:
+    """Whether it is a run of the demo, perhaps with another seed, and not one that was trained on."""
+    return run.config().complete() | {"seed": None} == config.complete() | {"seed": None}
 
 
 def likelihood_line(model: Any, examples: data.Dataset) -> str:

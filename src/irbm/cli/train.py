@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from irbm import data
 from irbm.cli.console import INTERRUPTED, say
+from irbm.estimators.base import choose_device
 from irbm.evaluation.classification import error_rate
 from irbm.runs import Config, Run, read_toml
 from irbm.training.progress import ProgressBar
@@ -183,6 +184,8 @@ def train(
     control = {"out", "config", "resume", "force", "quiet"}
     given = {n: v for n, v in locals().items() if n not in control and n != "control" and v is not None}
     flags = {n: None if v == "none" else v for n, v in given.items()}
+    if Path(dataset).is_file():  # a run knows it from wherever it is asked
+        flags["dataset"] = str(Path(dataset).resolve())
     run = Run(out)
     if run.files() and not run.exists() and not force:
         raise ValueError(f"{out} holds {run.files()[0].name} that is not of a run: --force replaces it")
@@ -202,7 +205,8 @@ def _reconcile(run: Run, asked: dict[str, Any]) -> None:
     """What is asked for on a resume must be what the run was started with, but for more epochs."""
     saved = run.config().complete()
     for name, value in asked.items():
-        if name != "n_iter" and saved.get(name, value) != value:
+        same = name == "device" and choose_device(saved[name]) == choose_device(value)
+        if name != "n_iter" and saved.get(name, value) != value and not same:
             raise ValueError(f"{name} is {saved[name]!r} in {run.config_file} and {value!r} was asked for")
     wanted = Config.from_table(saved | asked)
     if "n_iter" in asked and asked["n_iter"] != saved["n_iter"]:

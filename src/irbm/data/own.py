@@ -160,7 +160,7 @@ def _read_csv(path: Path) -> dict[str, NDArray[Any]]:
     labels = [column for column, name in enumerate(names) if name.strip().lower() in ("y", "label")]
     if len(labels) > 1:
         raise ValueError(f"it has {len(labels)} columns named y or label: keep one")
-    if labels or not any(map(_is_number, names)):
+    if labels or not any(map(_is_number, names)) or _are_counted(names):
         lines = lines[1:]
     if not lines:
         raise ValueError("it is empty: no line of numbers")
@@ -185,6 +185,11 @@ def _csv_labels(lines: list[str], column: int, width: int) -> NDArray[Any]:
         return np.array(labels, np.int64)
     except ValueError:
         return np.array(labels)
+
+
+def _are_counted(names: list[str]) -> bool:
+    """Whether they are 0, 1, 2, ..., as a data frame without names has its columns: no row of a few pixels is."""
+    return len(names) > 2 and names == [str(column) for column in range(len(names))]
 
 
 def _is_number(field: str) -> bool:

@@ -65,6 +65,7 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Take a machine as the fitted one. Whatever was known of another is forgotten."""
         self._machine = machine.with_capacity(int(machine.size))
         self._log_partition: LogPartition | None = None
+        self._log_partition_of: list[int] = []
         self._visible_means: Tensor | None = None
         self._best_epoch: int | None = None
         self.n_features_in_ = machine.n_visible
@@ -76,6 +77,14 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             if means_D.shape != self.machine_.visible_bias.shape or not bool(((means_D >= 0) & (means_D <= 1)).all()):
                 raise ValueError("visible_means must be one number in 0..1 for each visible unit")
             self._visible_means = means_D.to(self.machine_.visible_bias)
+        return self
+
+    def _with_names(self, names: Any) -> Self:
+        """Remember what the columns of the training data were called."""
+        if names is not None:
+            if not isinstance(names, list) or list(map(type, names)) != [str] * self.n_features_in_:
+                raise ValueError(f"feature_names must be {self.n_features_in_} names, got {names!r:.200}")
+            self.feature_names_in_ = np.array(names, dtype=object)
         return self
 
     @classmethod
@@ -197,16 +206,22 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             examples = None if data is None else torch.cat(list(self._dense_chunks(self._checked(data), torch.uint8)))
             means_D = self._visible_means if examples is None else examples.double().mean(0)
             result = estimate(machine, means_D=means_D, examples=examples, seed=seed, tol=tol, budget=budget)
-        self._log_partition = result
+        known = self._known_log_partition()
+        if known is None or result.method == "exact" or known.method != "exact":
+            self._log_partition, self._log_partition_of = result, _versions(machine)
         return result
+
+    def _known_log_partition(self) -> LogPartition | None:
+        """The last ln Z of the parameters as they are now, or the exact one."""
+        return self._log_partition if self._log_partition_of == _versions(self.machine_) else None
 
     def score_samples(self, X: ArrayLike) -> NDArray[np.float64]:
         """ln p(v) = -F(v) - ln Z: (n,). The last ln Z is used, or found once by ``log_partition()``.
 
-        Warns where ln Z is not reliable.
+        An exact ln Z goes before estimates. Warns where ln Z is not reliable.
         """
         free_energy = self.free_energy(X)
-        log_z = self._log_partition or self.log_partition()
+        log_z = self._known_log_partition() or self.log_partition()
         if not log_z.reliable:
             warnings.warn(
                 f"ln Z = {log_z.value:.2f} in [{log_z.lower:.2f}, {log_z.upper:.2f}] is not reliable: {log_z.reason}",
@@ -309,6 +324,9 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if isinstance(X, Tensor):  # of which NumPy has every type but one
             X = X.detach().to("cpu", torch.float32 if X.dtype == torch.bfloat16 else X.dtype).numpy()
         X = validate_data(self, X, accept_sparse="csr", dtype="numeric", reset=reset)
+        if sparse.issparse(X) and not X.has_canonical_format:  # entries of one place add up
+            X = X.copy()
+            X.sum_duplicates()
         if self.binarize is None:
             _check_binary(X)
         return X
@@ -370,8 +388,11 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         about = {
             "estimator": type(self).__name__,
             "machine": describe(machine),
-            "settings": _plain(self.get_params()),
+            # With the machine's own penalty: one that was set since is for learning that goes on.
+            "settings": _plain(self.get_params() | {n: v for n, v in vars(machine.depth).items() if hasattr(self, n)}),
         }
+        if hasattr(self, "feature_names_in_"):
+            about["feature_names"] = self.feature_names_in_.tolist()
         write_tensors(path, machine.tensors() | means, "model", about | self._extra_metadata())
 
     def _extra_metadata(self) -> dict[str, Any]:
@@ -395,7 +416,8 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
                 raise ValueError(f"a {cls.__name__} with {settings!r} cannot hold {describe(machine)}")
             if bool(machine.n_classes) != cls._has_labels:
                 raise ValueError(f"a {cls.__name__} has {'' if cls._has_labels else 'no '}label parameters")
-            return estimator._adopt(machine)._with_means(means)._restore_metadata(about)
+            estimator._adopt(machine)._with_means(means)._with_names(about.get("feature_names"))
+            return estimator._restore_metadata(about)
         except (ValueError, TypeError, OverflowError, RuntimeError) as error:
             raise ValueError(f"{path} is not a sound model file: {error}") from None
 
@@ -445,6 +467,11 @@ def check_seed(value: Any) -> None:
     """A seed as scikit-learn takes it."""
     if type(value) is not int or not 0 <= value < 2**32:
         raise ValueError(f"seed must be a whole number from 0 to 2^32 - 1, got {value!r}")
+
+
+def _versions(machine: Machine) -> list[int]:
+    """How often the parameters were changed in place, as torch counts it."""
+    return [tensor._version for tensor in machine.tensors().values() if not tensor.is_inference()]
 
 
 def _check_binary(X: Any) -> None:

@@ -75,6 +75,8 @@ class Trainable(Boltzmann):
     @property
     def effective_size_(self) -> float:
         """N_h: the mean over batches of the largest likeliest z, in the pass of the machine. Eq. 33 of sec. 3.3."""
+        if isinstance(self._depth(), Fixed):
+            return float(self.n_components_)
         return self._report().effective_size
 
     @property

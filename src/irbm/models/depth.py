@@ -11,8 +11,9 @@ from torch import Tensor
 
 from irbm.ops import reference as ops
 
+LARGEST_BETA = 1e6  # with larger ones sums over z lose digits that count
+
 Penalty = Literal["constant", "softplus"]
-LARGEST_BETA = 1e30
 
 
 class Depth(ABC):
@@ -71,8 +72,8 @@ class _Penalised(Depth):
         return self.penalty == "softplus"
 
     def _check_beta(self) -> None:
-        if not (_is_number(self.beta) and self.beta > 0):
-            raise ValueError(f"beta must be a finite number > 0, got {self.beta!r}")
+        if not (_is_number(self.beta) and 0 < self.beta <= LARGEST_BETA):
+            raise ValueError(f"beta must be > 0 and at most {LARGEST_BETA:g}, got {self.beta!r}")
 
     def penalties(self, hidden_bias_K: Tensor) -> Tensor:
         if self.penalty == "softplus":
@@ -103,8 +104,10 @@ class Infinite(_Penalised):
     kind = "infinite"
 
     def _check_beta(self) -> None:
-        if not (_is_number(self.beta) and self.beta > 1):
-            raise ValueError(f"beta must be > 1, or the sum over z does not converge; got {self.beta!r}")
+        if not (_is_number(self.beta) and 1 < self.beta <= LARGEST_BETA):
+            raise ValueError(
+                f"beta must be > 1, or the sum over z does not converge, and <= {LARGEST_BETA:g}; got {self.beta!r}"
+            )
 
     @property
     def tail(self) -> float:
@@ -112,6 +115,4 @@ class Infinite(_Penalised):
 
 
 def _is_number(value: Any) -> bool:
-    """A real number that float32 can hold."""
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return real and bool(-LARGEST_BETA < value < LARGEST_BETA)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
