@@ -902,3 +902,15 @@ def test_a_run_on_an_own_file_is_the_same_from_anywhere(irbm_, tmp_path, monkeyp
     assert irbm_("train", "../own.npy", "--out", "../run", *more).status == 0
     assert Run(tmp_path / "run").position()[1] == 2
     assert irbm_("evaluate", "../run", "--budget", 20).status in (0, 3)
+
+
+def test_data_that_cannot_be_learned_from_leave_the_old_run(irbm_, tmp_path):
+    """With --force, too: labels are looked at before anything is removed."""
+    run, X = Run(tmp_path / "run"), np.eye(6, dtype=np.uint8)
+    np.savez(tmp_path / "three.npz", X=X[:3], y=[0, 1, 2])
+    assert irbm_("train", "digits", "--out", run.path, "--n-iter", 1, "--quiet").status == 0
+    before = run.model_file.read_bytes()
+    outcome = irbm_("train", tmp_path / "three.npz", "--task", "classify", "--out", run.path, "--force")
+    assert outcome.status == 2
+    assert said_why(outcome, "validation", "three")
+    assert run.model_file.read_bytes() == before

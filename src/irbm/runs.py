@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import numpy as np
 from sklearn.utils.multiclass import check_classification_targets
 
 from irbm import data
@@ -88,6 +89,9 @@ class Config:
             raise ValueError(f"{examples.name} has no labels: task 'classify' needs y beside X; 'density' does not")
         if self.classifies:
             check_classification_targets(examples.train.y)
+            held, learned = (set(np.asarray(split.y).tolist()) for split in (examples.validation, examples.train))
+            if not held & learned:
+                raise ValueError(f"{examples.name}: no label of its validation split is one of training")
         return examples
 
     def complete(self) -> dict[str, Any]:
