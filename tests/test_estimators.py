@@ -1,5 +1,6 @@
 """The estimators' own contract: shapes, dtypes, order, input checks. Numbers are checked against brute force."""
 
+import copy
 import itertools
 import pickle
 import subprocess
@@ -394,3 +395,15 @@ def test_a_fixed_size_is_effective_whoever_made_it():
 def test_a_penalty_that_drowns_all_else_is_refused(beta):
     with pytest.raises(ValueError, match="beta"):
         irbm.InfiniteRBM.from_parameters(np.ones((2, 3)), np.zeros(2), np.zeros(3), beta=beta)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_a_copy_knows_ln_z_as_long_as_it_holds(copied, monkeypatch):
+    model = irbm.RBM(2, n_iter=2, random_state=0).fit(np.eye(3))
+    expected = model.score_samples(np.eye(3))
+    again = copied(model)
+    monkeypatch.setattr(type(again), "log_partition", lambda self: pytest.fail("found again"))
+    np.testing.assert_array_equal(again.score_samples(np.eye(3)), expected)
+    monkeypatch.undo()
+    model.machine_.weights.mul_(3)
+    assert np.exp(copied(model).score_samples(visible_states(3))).sum() == pytest.approx(1)

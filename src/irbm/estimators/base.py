@@ -211,6 +211,15 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self._log_partition, self._log_partition_of = result, _versions(machine)
         return result
 
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        return state | {"_log_partition": self._known_log_partition()} if "_machine" in state else state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if hasattr(self, "_machine"):
+            self._log_partition_of = _versions(self._machine)  # a copy's are counted anew
+
     def _known_log_partition(self) -> LogPartition | None:
         """The last ln Z of the parameters as they are now, or the exact one."""
         return self._log_partition if self._log_partition_of == _versions(self.machine_) else None
