@@ -654,7 +654,7 @@ def test_chains_run_in_float64_where_float32_would_round_too_much(scale, dtype, 
 
 def test_a_large_penalty_is_rounding_too():
     machine = as_machine(random_small(np.random.default_rng(0), depth="infinite"), dtype=torch.float32)
-    machine = replace(machine, depth=Infinite(1e8))
+    machine = replace(machine, depth=Infinite(1e6))
     assert record._working_copy(machine).weights.dtype == torch.float64
 
 

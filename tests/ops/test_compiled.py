@@ -26,6 +26,7 @@ needs_numba = pytest.mark.skipif(not compiled.available(), reason="numba is not 
 DEPTHS = [Fixed(), Ordered(), Infinite(), Ordered(penalty="softplus"), Infinite(penalty="softplus")]
 SIZES = [(1, 1, 1), (3, 5, 5), (7, 5, 37), (64, 100, 160), (100, 500, 544)]  # examples, size, capacity
 NAMES = [f"{type(d).__name__}-{getattr(d, 'penalty', '')}" for d in DEPTHS]
+NEW = {"warm_up": 10, "epsilon": 1e-8}  # of an update: how new units start
 
 
 def hidden_input(depth, B, l, K, seed, scale=3.0):
@@ -294,7 +295,7 @@ class TestUpdate:
         s, age = rng.random(shape), rng.integers(0, 20, len(w))
         tensors = [torch.tensor(x, dtype=torch.float32) for x in (w, g, s)]
         lr = torch.tensor(0.3)
-        compiled.update_weights_(*tensors, torch.tensor(age), lr, l1, l2, max_norm, warm_up=10, epsilon=1e-8)
+        compiled.update_weights_(*tensors, torch.tensor(age), lr, l1, l2, max_norm, **NEW)
         slope = g + l2 * w
         squares = s + slope**2
         moved = w - 0.3 * slope / np.where(age[:, None] < 10, 1.0, np.sqrt(squares) + 1e-8)
@@ -315,7 +316,7 @@ class TestUpdate:
         age = np.array([30, 10, 9, 8, 0, 0, 0, 0, 0])
         ages, step = torch.tensor(age), torch.tensor(41)
         size = torch.tensor(size)
-        compiled.update_biases_(tensors["c"], tensors["b"], ages, size, step, 0.3, warm_up=10, epsilon=1e-8)
+        compiled.update_biases_(tensors["c"], tensors["b"], ages, size, step, 0.3, **NEW)
         for name, (bias, slope, squares) in arrays.items():
             squares = squares + slope**2
             young = age < 10 if name == "c" else np.zeros(D, bool)
@@ -328,14 +329,14 @@ class TestUpdate:
     def test_nan_is_not_hidden(self):
         w, g, s = torch.ones(3, 4), torch.ones(3, 4), torch.ones(3, 4)
         g[1, 2] = np.nan
-        compiled.update_weights_(w, g, s, torch.full((3,), 50), torch.tensor(0.1), 0.5, 0.0, 1.0)
+        compiled.update_weights_(w, g, s, torch.full((3,), 50), torch.tensor(0.1), 0.5, 0.0, 1.0, **NEW)
         assert w[1, 2].isnan()
         assert not w[[0, 2]].isnan().any()
 
     def test_an_infinite_rate_warns_of_nothing_by_itself(self):
         """The trainer finds parameters that ran away; an update must get that far."""
         w = torch.ones(2, 3)
-        compiled.update_weights_(w, w.clone(), w.clone(), torch.ones(2), torch.tensor(np.inf), 0.0, 0.0, None)
+        compiled.update_weights_(w, w.clone(), w.clone(), torch.ones(2), torch.tensor(np.inf), 0.0, 0.0, None, **NEW)
         assert w.isinf().all()
 
 

@@ -188,7 +188,8 @@ def recording(monkeypatch, classes):
     monkeypatch.setattr(dispatch, "has_kernels", lambda a: True)
     settings = Settings(n_iter=1, batch_size=10)
     machine = initial_machine(Infinite(), 8, n_classes=classes)
-    return Trainer(TrainingState.start(machine, settings, 0), X, settings=settings)
+    y = torch.zeros(len(X), dtype=torch.int64) if classes else None
+    return Trainer(TrainingState.start(machine, settings, 0), X, y, settings=settings)
 
 
 # -- pruning ------------------------------------------------------------------------------------------------
