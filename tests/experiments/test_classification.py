@@ -8,7 +8,6 @@ from irbm.experiments import classification
 from irbm.experiments.classification import (
     cooled,
     is_done,
-    known_runs,
     labels_of,
     load,
     merged,
@@ -16,7 +15,7 @@ from irbm.experiments.classification import (
     shifted,
     train,
 )
-from irbm.experiments.results import write_json
+from irbm.experiments.results import known_runs, write_json
 from irbm.experiments.search import ranked, untried
 
 EPOCHS = {"n_iter": 3}

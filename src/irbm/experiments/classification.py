@@ -9,7 +9,6 @@ Flags such as ``--n-iter`` or ``--learning-rate`` win over the named settings.
 
 import argparse
 import copy
-import json
 import os
 import time
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ import torch
 from irbm import data
 from irbm.estimators import InfiniteRBMClassifier, RBMClassifier
 from irbm.evaluation.classification import error_rate
-from irbm.experiments.results import place, processes, stamp, write_json
+from irbm.experiments.results import known_runs, place, processes, stamp, write_json
 from irbm.training import Callback, Checkpointer, Report, Trainer
 
 THRESHOLD = 127  # of 255
@@ -273,14 +272,6 @@ def summary(runs: list[dict[str, Any]]) -> Iterator[str]:
             + "epochs "
             + ", ".join(f"{r['best_epoch']} of {r['epochs']}" for r in kept)
         )
-
-
-def known_runs(path: str | Path) -> list[dict[str, Any]]:
-    """The runs a file of results has, none where there is no file."""
-    if not Path(path).is_file():
-        return []
-    runs: list[dict[str, Any]] = json.loads(Path(path).read_text())["runs"]
-    return runs
 
 
 def merged(old: list[dict[str, Any]], new: dict[str, Any]) -> list[dict[str, Any]]:

@@ -14,10 +14,9 @@ from typing import Any
 import torch
 
 from irbm.experiments import table1
-from irbm.experiments.classification import known_runs
 from irbm.experiments.lab import Lab, likelihood, load, settings_table
 from irbm.experiments.paper import CALTECH, DIGITS, MNIST, TITLES
-from irbm.experiments.results import judged, stamp, write_json
+from irbm.experiments.results import judged, known_runs, stamp, write_json
 from irbm.experiments.table1 import CLASSIC, ORDINARY, RP
 
 BUDGET = 500  # points of the longest path of annealing: enough to tell settings apart that differ by nats

@@ -220,7 +220,7 @@ class Lab:
         One that is there already stays, with its date: what was seen of it holds.
         """
         earlier = self.earlier()
-        if all(earlier.get(name) == value for name, value in json.loads(json.dumps(finite(result))).items()):
+        if all(earlier.get(name) == value for name, value in finite(result).items()):
             return earlier
         whole = {
             "name": self.name,

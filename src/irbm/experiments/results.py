@@ -52,6 +52,14 @@ def place(name: str, *, tried: bool) -> Path:
     return Path("results", *(["quick"] if tried else []), f"{name}.json")
 
 
+def known_runs(path: str | Path) -> list[dict[str, Any]]:
+    """The runs a file of results has, none where there is no file."""
+    if not Path(path).is_file():
+        return []
+    runs: list[dict[str, Any]] = json.loads(Path(path).read_text())["runs"]
+    return runs
+
+
 def write_json(path: str | Path, result: dict[str, Any]) -> None:
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, (json.dumps(finite(result), indent=1, allow_nan=False) + "\n").encode())

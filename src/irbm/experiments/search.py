@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from irbm.experiments.classification import SEARCHED, WIDE, known_runs, load, train
-from irbm.experiments.results import place, processes, write_json
+from irbm.experiments.classification import SEARCHED, WIDE, load, train
+from irbm.experiments.results import known_runs, place, processes, write_json
 
 # Changes to the paper's best settings: along the axes that it searched, and along others. A number of epochs among them
 # wins over the flag: with shifted images an epoch has five times as many steps.

@@ -382,11 +382,8 @@ def _among(result: dict[str, Any], dataset: str) -> str:
 
 def _chosen(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Of every model the row whose seed validates best."""
-    best: dict[str, dict[str, Any]] = {}
-    for r in rows:
-        if r["model"] not in best or _validated(r) > _validated(best[r["model"]]):
-            best[r["model"]] = r
-    return best
+    models = dict.fromkeys(r["model"] for r in rows)
+    return {model: max((r for r in rows if r["model"] == model), key=_validated) for model in models}
 
 
 def _validated(r: dict[str, Any]) -> float:
@@ -403,7 +400,9 @@ def _best(result: dict[str, Any]) -> list[str]:
         f"| data | model | seed | of seeds | test log-likelihood | bracket | verdict | paper | diff. | {beside} |",
         "|---|---|---|---|---|---|---|---|---|" + "---|" * len(WITHOUT),
     ]
-    several = [name for name in result["datasets"] if _has_several_seeds(result, name)]
+    several = [
+        name for name in result["datasets"] if len({r["seed"] for r in result["rows"] if r["dataset"] == name}) > 1
+    ]
     for name in several:
         rows = [r for r in result["rows"] if r["dataset"] == name]
         chosen = _chosen(rows)
@@ -415,10 +414,6 @@ def _best(result: dict[str, Any]) -> list[str]:
             cells = (data, model, seed, f"{n}", value, bracket, verdict, theirs, apart, *found)
             lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""] if several else []
-
-
-def _has_several_seeds(result: dict[str, Any], dataset: str) -> bool:
-    return len({r["seed"] for r in result["rows"] if r["dataset"] == dataset}) > 1
 
 
 def _beside(result: dict[str, Any]) -> list[str]:
