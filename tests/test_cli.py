@@ -613,7 +613,9 @@ def test_evaluate_writes_and_prints_what_it_found(irbm_, copied, quick_annealing
     assert own["upper"] == pytest.approx(minus_f.mean() - log_z["lower"])
     assert own["lower"] < own["value"] < own["upper"]
     assert own["stderr_of_examples"] == pytest.approx(minus_f.std(ddof=1) / math.sqrt(297))
-    assert {(trial["side"], trial["n_points"]) for trial in log_z["trials"]} == {("forward", 20), ("reverse", 20)}
+    assert {(trial["side"], trial["n_points"]) for trial in log_z["trials"]} == {
+        (side, 20) for side in ("forward", "reverse", "both")
+    }
     averaged = found["average_over_orders"]
     assert averaged["lower"] < averaged["value"] < averaged["upper"]
     assert averaged["stderr"] is None  # of one order

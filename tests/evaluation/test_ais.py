@@ -8,6 +8,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
+from annealed import DTYPES, WAYS, counts, every_state, exact_samples, log_f, path_of, probabilities
 from brute import enumerate_all, visible_states
 from irbm import RBM, InfiniteRBM
 from irbm.evaluation import ais, partition
@@ -17,7 +18,6 @@ from irbm.evaluation.paths import Base, Path
 from irbm.evaluation.tempering import temper
 from irbm.experiments.known import known
 from irbm.models import Frozen, Infinite, Machine
-from irbm.ops import reference as ops
 from irbm.ops.noise import uniform_noise
 from machines import DEPTHS, as_machine, random_small
 
@@ -30,57 +30,6 @@ def modest_effort(monkeypatch):
 
 
 needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
-
-DTYPES = (torch.float64, torch.float32)  # the reference; compiled kernels where there is numba
-
-
-WAYS = {"free": {"pull": 0.0}, "deep": {"pull": 0.4}, "clamped": {"pull": 41.0, "held": True}}  # of z along a path
-
-
-def path_of(
-    depth, labels=0, way="deep", seed=0, n_hidden=3, scale=1.0, dtype=torch.float64, penalty="constant"
-):  # fmt: skip
-    small = random_small(
-        np.random.default_rng(seed), depth=depth, labels=labels, n_visible=3, n_hidden=n_hidden, scale=scale,
-        penalty=penalty,
-    )  # fmt: skip
-    machine = as_machine(small, dtype)
-    bias_MD = torch.tensor([[0.3, -0.5, 0.1], [-2.0, 1.0, 0.4]], dtype=dtype)
-    answer_MK = torch.linspace(-2, 3, 2 * n_hidden, dtype=dtype).view(2, n_hidden)
-    base = Base(bias_MD, answer_MK, torch.tensor([0.3, 0.7], dtype=torch.float64).log())
-    frozen = Frozen.of(machine.selected(machine.order))
-    return small, Path("test", frozen, base, **WAYS["free" if depth == "fixed" else way])
-
-
-def every_state(path):
-    """All (v, y, m) of a path with three visibles and two parts: m varies slowest, then y."""
-    v = torch.tensor(visible_states(3)).to(path.machine.weights)
-    classes = max(path.machine.n_classes, 1)
-    y = torch.arange(classes).repeat_interleave(len(v)).repeat(2) if path.machine.n_classes else None
-    return path.states(v.repeat(2 * classes, 1), y, torch.arange(2).repeat_interleave(classes * len(v)))
-
-
-def log_f(path, states, tau):
-    """ln f of the states at a point, h and z summed out, as evaluation/paths.py defines it: (B,), float64."""
-    base, depth, part_B = path.base, path.machine.depth, states.part_B
-    heat = path.at(torch.tensor(tau, dtype=torch.float64))
-    a_BK = ops.heated(states.activations_BK, base.answer_MK[part_B], heat.tau)
-    penalty_K = depth.penalties(path.machine.hidden_bias)
-    t_BZ = ops.annealed_table(a_BK, penalty_K, depth.kind, depth.tail, heat.kappa)
-    of_part_B = states.base_BM.gather(1, part_B[:, None])[:, 0]
-    linear_B = (1 - heat.tau) * of_part_B + heat.tau * states.own_B
-    return base.log_share_M[part_B] + linear_B + torch.logsumexp(t_BZ, dim=1)
-
-
-def probabilities(path, tau):
-    """Of ``every_state``."""
-    return torch.softmax(log_f(path, every_state(path), tau), 0)
-
-
-def exact_samples(path, tau, n, noise):
-    states, p = every_state(path), probabilities(path, tau)
-    rows = torch.searchsorted(p.cumsum(0), noise(n).double()).clamp(max=len(p) - 1)
-    return path.states(states.v_BD[rows], None if states.y_B is None else states.y_B[rows], states.part_B[rows])
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -117,13 +66,6 @@ def test_a_path_starts_from_samples_of_its_first_point(depth, labels, dtype):
     _, path = path_of(depth, labels, dtype=dtype)
     starts = path.start(20_000, uniform_noise(5, dtype=dtype))
     assert chisquare(counts(path, starts), 20_000 * p.numpy()).pvalue > 1e-4
-
-
-def counts(path, states):
-    """How many chains are in each of ``every_state``."""
-    code = (states.v_BD.long() * torch.tensor([4, 2, 1])).sum(1) + (0 if states.y_B is None else 8 * states.y_B)
-    code = code + 8 * max(path.machine.n_classes, 1) * states.part_B
-    return torch.bincount(code, minlength=16 * max(path.machine.n_classes, 1)).numpy()
 
 
 @pytest.mark.parametrize("depth", DEPTHS)
@@ -468,7 +410,7 @@ def test_a_value_of_a_handful_of_chains_is_not_believed_unless_it_is_far_above(v
 def test_standard_errors_of_chains_are_those_of_their_mean(families):
     log_w = torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     w = log_w.exp()
-    stderr, n = ais._stderr(log_w, families)
+    stderr, n = ais.stderr_of(log_w, families)
     assert n == 40
     assert stderr == pytest.approx(float(w.std() / w.mean() / math.sqrt(40)), rel=1e-12)
 
@@ -476,11 +418,11 @@ def test_standard_errors_of_chains_are_those_of_their_mean(families):
 def test_standard_errors_of_copies_are_those_of_the_originals():
     """Twice the same weights say no more than once; in families, they do not pretend to."""
     log_w = torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    once, n = ais._stderr(log_w, None)
-    twice, families = ais._stderr(log_w.repeat(5), torch.arange(40).repeat(5))
+    once, n = ais.stderr_of(log_w, None)
+    twice, families = ais.stderr_of(log_w.repeat(5), torch.arange(40).repeat(5))
     assert (n, families) == (40, 40)
     assert twice == pytest.approx(once, rel=1e-12)
-    assert ais._stderr(log_w.repeat(5), None)[0] < 0.5 * once
+    assert ais.stderr_of(log_w.repeat(5), None)[0] < 0.5 * once
 
 
 def test_standard_errors_of_sticky_chains_cover_what_repeats_show():
@@ -491,9 +433,9 @@ def test_standard_errors_of_sticky_chains_cover_what_repeats_show():
     logs = 0.3 * (logs + 0.5 * torch.randn(400, 20, 30, dtype=torch.float64, generator=generator))
     rows = logs.flatten(1)
     spread = float((torch.logsumexp(rows, 1)).std())
-    said = torch.tensor([ais._stderr(row, family)[0] for row in rows])
+    said = torch.tensor([ais.stderr_of(row, family)[0] for row in rows])
     assert float(said.mean()) == pytest.approx(spread, rel=0.1)
-    assert ais._stderr(rows[0], None)[0] < 0.5 * spread
+    assert ais.stderr_of(rows[0], None)[0] < 0.5 * spread
 
 
 # -- the estimators' log_partition --------------------------------------------------------------------------

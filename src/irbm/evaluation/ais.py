@@ -38,6 +38,7 @@ class Estimate:
     states: States  # where the chains ended
     log_weights: Tensor
     better: Path  # for a next run: parts of the base that came to nothing start fewer chains
+    family_B: Tensor | None = None  # chains of one family are not independent; None: all are
 
 
 def forward(path: Path, schedule: Tensor, n_chains: int, noise: Noise) -> Estimate:
@@ -45,7 +46,7 @@ def forward(path: Path, schedule: Tensor, n_chains: int, noise: Noise) -> Estima
     starts = path.start(n_chains, noise)
     log_w_B, ends, _ = _anneal(path, schedule, starts, noise)
     better = _reweighted(path, starts, log_w_B)
-    return _estimate(path, len(schedule), _log_mean(log_w_B), log_w_B, ends, better)
+    return _estimate(path, len(schedule), log_mean(log_w_B), log_w_B, ends, better)
 
 
 def together(runs: Sequence[Estimate]) -> Estimate:
@@ -60,22 +61,28 @@ def together(runs: Sequence[Estimate]) -> Estimate:
     value, stderr = torch.logsumexp(log_part_R, 0), (torch.softmax(log_part_R, 0) * stderr_R).norm()
     log_w_B = torch.cat([run.log_weights for run in runs])
     return replace(
-        runs[-1], value=float(value), stderr=float(stderr), ess=_ess(float(stderr), len(log_w_B)), log_weights=log_w_B
+        runs[-1],
+        value=float(value),
+        stderr=float(stderr),
+        ess=effective(float(stderr), len(log_w_B)),
+        log_weights=log_w_B,
     )
 
 
 def reverse(path: Path, schedule: Tensor, states: States, noise: Noise, family_B: Tensor | None = None) -> Estimate:
-    """From samples of the machine back to the path's start.
+    """From samples of the machine back to the path's start, by the moves of ``forward`` with time turned round.
 
     Samples of one ``family_B`` come from the same chain: only families are independent of each other.
     """
-    log_w_B, ends, _ = _anneal(path, schedule.flip(0), states, noise)
-    return _estimate(path, len(schedule), -_log_mean(log_w_B), log_w_B, ends, family_B=family_B)
+    log_w_B, ends, _ = _anneal(path, schedule.flip(0), states, noise, back=True)
+    return _estimate(path, len(schedule), -log_mean(log_w_B), log_w_B, ends, family_B=family_B)
 
 
-def _anneal(path: Path, schedule: Tensor, states: States, noise: Noise) -> tuple[Tensor, States, Tensor]:
+def _anneal(
+    path: Path, schedule: Tensor, states: States, noise: Noise, *, back: bool = False
+) -> tuple[Tensor, States, Tensor]:
     """Carry chains along the schedule: log-weights (B,), the states at its end, and the spread of each increment."""
-    run = _Annealing(path, schedule, states, noise)
+    run = _Annealing(path, schedule, states, noise, back)
     run.to_the_end()
     return run.log_w_B, run.states, run.spread_S
 
@@ -83,8 +90,8 @@ def _anneal(path: Path, schedule: Tensor, states: States, noise: Noise) -> tuple
 class _Annealing:
     """Chains on their way. What changes lies in fixed places on the device, so that a step can be recorded there."""
 
-    def __init__(self, path: Path, schedule: Tensor, states: States, noise: Noise) -> None:
-        self._path, self._noise = path, noise
+    def __init__(self, path: Path, schedule: Tensor, states: States, noise: Noise, back: bool) -> None:
+        self._path, self._noise, self._back = path, noise, back
         self._heat_S = path.at(schedule)
         self._at = torch.zeros(1, dtype=torch.int64, device=schedule.device)
         self._n_steps = len(schedule) - 1
@@ -101,7 +108,7 @@ class _Annealing:
 
     def _step(self) -> States:
         here, there = self._heat(self._at), self._heat(self._at + 1)
-        gain_B, states = self._path.step(self.states, here, there, self._noise)
+        gain_B, states = self._path.step(self.states, here, there, self._noise, back=self._back)
         self.log_w_B.add_(gain_B)
         self.spread_S.index_copy_(0, self._at, gain_B.std().view(1))
         self._at.add_(1)
@@ -157,7 +164,7 @@ def pilot(path: Path, n_chains: int, noise: Noise) -> Pilot:
     even = torch.linspace(0, 1, PILOT_POINTS, dtype=torch.float64, device=path.base.bias_MD.device)
     states = path.start(n_chains, noise)
     log_w_B, ends, density = _anneal(path, _held_by_float32(tau_at(even)), states, noise)
-    estimate = _estimate(path, PILOT_POINTS, _log_mean(log_w_B), log_w_B, ends)
+    estimate = _estimate(path, PILOT_POINTS, log_mean(log_w_B), log_w_B, ends)
     if path.held:
         density[-1] = density[-2]  # the rest of its spread is of letting go, which no points before it make less
     return Pilot(_reweighted(path, states, log_w_B), density, estimate)
@@ -198,16 +205,17 @@ def _estimate(
     better: Path | None = None,
     family_B: Tensor | None = None,
 ) -> Estimate:
-    stderr, n_families = _stderr(log_w_B, family_B)
-    return Estimate(path.name, n_points, value, stderr, _ess(stderr, n_families), ends, log_w_B, better or path)
+    stderr, n_families = stderr_of(log_w_B, family_B)
+    ess = effective(stderr, n_families)
+    return Estimate(path.name, n_points, value, stderr, ess, ends, log_w_B, better or path, family_B)
 
 
-def _ess(stderr: float, n: int) -> float:
+def effective(stderr: float, n: int) -> float:
     """How many even weights have the standard error that n of these have."""
     return 1 / (stderr**2 * (1 - 1 / max(n, 2)) + 1 / n)
 
 
-def _stderr(log_w_B: Tensor, family_B: Tensor | None) -> tuple[float, int]:
+def stderr_of(log_w_B: Tensor, family_B: Tensor | None) -> tuple[float, int]:
     """The standard error of the log of the mean weight, from the sums over each family, and how many there are."""
     n = len(log_w_B)
     off_B = n * torch.softmax(log_w_B, dim=0) - 1
@@ -220,5 +228,5 @@ def _stderr(log_w_B: Tensor, family_B: Tensor | None) -> tuple[float, int]:
     return float((off_B**2).sum().sqrt()) / n * math.sqrt(families / (families - 1)), families
 
 
-def _log_mean(log_w_B: Tensor) -> float:
+def log_mean(log_w_B: Tensor) -> float:
     return float(torch.logsumexp(log_w_B, dim=0)) - math.log(len(log_w_B))

@@ -1,4 +1,4 @@
-"""The estimate of record of ln Z: the largest forward value, less its errors, of several paths against reverse ones."""
+"""The estimate of record of ln Z: forward values of several paths, reverse ones, and both sides of a path at once."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from irbm.evaluation import ais, modes
 from irbm.evaluation.ais import Estimate, Pilot
+from irbm.evaluation.bridge import Bridge, bridge
 from irbm.evaluation.partition import LogPartition, Trial, check_finite, largest_energy
 from irbm.evaluation.paths import Path, States
 from irbm.evaluation.precision import full_precision
@@ -50,6 +51,7 @@ class Round:
     reverse: list[tuple[str, Estimate]]
     swap_rate: float
     samples_BD: Tensor  # of the machine, as far as they can be had
+    both: Bridge | None = None  # sides of the best path at once
 
     @property
     def best(self) -> Estimate:
@@ -57,8 +59,8 @@ class Round:
 
     @property
     def effective(self) -> float:
-        """The share of the best path's chains that count."""
-        return self.best.ess / self.n_chains
+        """The share of the best path's chains that count, on the side that has fewer."""
+        return (self.both or self.best).ess / self.n_chains
 
     @property
     def precise(self) -> Estimate:
@@ -68,12 +70,22 @@ class Round:
     @property
     def gap(self) -> float:
         """How far apart the two sides are."""
-        return abs(self.precise.value - self.best.value)
+        return self.both.gap if self.both else abs(self.precise.value - self.best.value)
 
     @property
     def is_apart(self) -> bool:
         """Whether they are further apart than their errors explain."""
+        if self.both:
+            return self.both.is_apart
         return self.gap > 2 * math.hypot(self.precise.stderr, self.best.stderr)
+
+    @property
+    def definite(self) -> Bridge | None:
+        """Both sides at once, where enough chains count and every look at them says the same."""
+        both = self.both
+        if both is None or both.ess < LEAST_ESS or both.is_apart or not both.high - both.low <= RELIABLE_WIDTH:
+            return None
+        return both
 
     @property
     def upper(self) -> float:
@@ -93,11 +105,14 @@ def _ceiling(estimate: Estimate) -> float:
 class Bracket(NamedTuple):
     """What all rounds say: from the largest forward value to what the last round's reverse ones allow.
 
-    Never below what is ``known``: the weight of states that were found. Where runs are contradicted, by that or by each
-    other, nobody knows how much more they have missed: as much again is allowed for.
+    Never below what is ``known``: the weight of states that were found. Where both sides of the last round at once say
+    something definite, that narrows it. Where runs are contradicted, by known states or by each other, nobody knows how
+    much more they have missed: as much again is allowed for.
     """
 
-    best: Estimate
+    value: float
+    stderr: float
+    ess: float
     lower: float
     upper: float
     missed: float  # nats by which runs are contradicted, where that is above 0
@@ -109,9 +124,17 @@ class Bracket(NamedTuple):
         single = [e for r in rounds for e in r.forward]
         by_place = zip(*(r.forward for r in rounds), strict=True)
         best = max([*single, *(ais.together(runs) for runs in by_place)], key=_floor)
-        lower, upper = max(_floor(best), known), rounds[-1].upper
+        lower, upper, both = max(_floor(best), known), rounds[-1].upper, rounds[-1].definite
         missed = lower - min(upper, _ceiling(best))
-        return cls(best, lower, max(upper, _ceiling(best), lower + missed), missed)
+        if both:
+            missed = max(missed, lower - both.high, both.low - max(upper, _ceiling(best)))
+        if both and not missed > 0:
+            high = max(both.high, best.value + best.stderr)
+            lower, upper = max(lower, both.low), min(max(upper, _ceiling(best)), high)
+            return cls(min(max(both.value, lower), upper), both.stderr, both.ess, lower, upper, missed)
+        value = max(best.value, known)
+        stderr = max(best.stderr, value - best.value)
+        return cls(value, stderr, best.ess, lower, max(upper, _ceiling(best), lower + missed), missed)
 
     @property
     def width(self) -> float:
@@ -243,7 +266,8 @@ def _round(pilots: list[Pilot], n_points: int, n_chains: int, examples: Tensor |
     schedule = schedules[path.name]
     reverse = [(name, ais.reverse(path, schedule, s.states, noise, s.family_B)) for name, s in starts.items()]
     samples_BD = torch.cat([starts[name].states.v_BD for name in ("chains", "tempering")])
-    return Round(n_points, n_chains, forward, reverse, float(tempered.swap_rates.min()), samples_BD)
+    both = bridge(best, [e for _, e in reverse], ERRORS)
+    return Round(n_points, n_chains, forward, reverse, float(tempered.swap_rates.min()), samples_BD, both)
 
 
 class Starts(NamedTuple):
@@ -284,14 +308,13 @@ def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:
 def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -math.inf) -> LogPartition:
     """The bracket, and whether to believe it; ``known`` is the weight of states that were found."""
     last, bracket = rounds[-1], Bracket.of(rounds, known)
-    best, lower, upper, _ = bracket
     effort = f"at {last.n_points} points and {last.n_chains} chains"
     doubts = [] if math.isfinite(bracket.width) else ["an estimate is not a finite number"]
-    if best.ess < LEAST_ESS:
-        doubts.append(f"the effective sample size is {best.ess:.1f} of {len(best.log_weights)}")
+    if bracket.ess < LEAST_ESS:
+        doubts.append(f"the effective sample size is {bracket.ess:.1f}, of {last.n_chains} chains")
     if last.n_points < LEAST_POINTS:
         doubts.append(f"{last.n_points} points are too few")
-    if bracket.contradicted and known == lower:
+    if bracket.contradicted and known == bracket.lower:
         doubts.append(f"states that are known weigh {known:.2f} alone, more than the runs found")
     elif bracket.contradicted:
         doubts.append("forward runs gave more than the last ones back allow")
@@ -305,16 +328,17 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
     tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"
     tried += f"; least swap rate {last.swap_rate:.2f}"
     for e in last.forward:
-        if e.value > upper:  # but not by more than its errors
+        if e.value > bracket.upper:  # but not by more than its errors
             tried += f"; {e.value:.2f} along the {e.path}, of {e.ess:.1f} effective chains, is passed over"
     reason = "; ".join([*(doubts or [closed]), tried])
     trials = tuple(trial for r in rounds for trial in _trials(r))
-    value = max(best.value, known)
-    stderr = max(best.stderr, value - best.value)
-    return LogPartition(value, stderr, lower, upper, best.ess, not doubts, reason, "ais", trials)
+    value, stderr, ess, lower, upper, _ = bracket
+    return LogPartition(value, stderr, lower, upper, ess, not doubts, reason, "ais", trials)
 
 
 def _trials(of: Round) -> Iterator[Trial]:
     for side, runs in (("forward", [(e.path, e) for e in of.forward]), ("reverse", of.reverse)):
         for name, e in runs:
             yield Trial(side, name, of.n_points, of.n_chains, e.value, e.stderr, e.ess)
+    if of.both:
+        yield Trial("both", "sides together", of.n_points, of.n_chains, *of.both[:3])

@@ -23,9 +23,9 @@ SHOW_PROGRESS_FROM = 2**18  # states; below, the sum is over before a bar is dra
 
 @dataclass(frozen=True)
 class Trial:
-    """One annealing run on the way to an estimate: forward along a path, or back from a kind of start."""
+    """One annealing run on the way to an estimate: forward along a path, back from a kind of start, or both at once."""
 
-    side: str  # "forward" or "reverse"
+    side: str  # "forward", "reverse" or "both"
     name: str  # of the path, or of the start
     n_points: int
     n_chains: int
@@ -46,9 +46,9 @@ class LogPartition:
         Its standard error; 0 where it is exact.
     lower, upper : float
         The bracket: forward estimates are lower bounds in expectation, known states are one for certain; reverse
-        estimates are evidence of an upper bound.
+        estimates, and both sides together, which narrow it, are evidence.
     ess : float
-        The effective sample size of the best forward estimate: how many chains share the weight.
+        The effective sample size: how many chains share the weight, on the side that has fewer.
     reliable : bool
         The verdict. Do not quote a likelihood from an estimate where it is False.
     reason : str

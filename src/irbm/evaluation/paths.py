@@ -34,6 +34,8 @@ from irbm.ops import reference as ops
 from irbm.ops.noise import Noise
 from irbm.ops.reference import Heat
 
+FORBIDDEN = -1e12  # nats: what a part that must not be drawn is worth, at any point before the last
+
 
 class Base(NamedTuple):
     """A mixture of distributions of independent visibles and hidden units."""
@@ -128,17 +130,33 @@ class Path:
         )
         return log_there_B - log_here_B + (there.tau - here.tau) * (states.own_B - _of_part(states)), h_BK
 
-    def step(self, states: States, here: Heat, there: Heat, noise: Noise) -> tuple[Tensor, States]:
-        """ln f_there - ln f_here of the states, (B,), and the states after a Gibbs sweep that keeps f_there."""
+    def step(
+        self, states: States, here: Heat, there: Heat, noise: Noise, *, back: bool = False
+    ) -> tuple[Tensor, States]:
+        """ln f_there - ln f_here of the states, (B,), and the states after a Gibbs sweep that keeps f_there.
+
+        The sweep draws h and z, then the part, then v; ``back``, what it would draw if time ran the other way: v in the
+        part that the chain is in, and then the part.
+        """
         base, tau = self.base, there.tau
         gain_B, h_BK = self.weigh(states, here, there, noise)
         field_BD, answer_BM = self.frozen.visible_field(h_BK), h_BK @ base.answer_MK.T
-        of_parts = (base.bias_MD, base.log_share_M, states.base_BM, answer_BM)
+        base_BM = _only(states.part_B, states.base_BM) if back else states.base_BM
+        of_parts = (base.bias_MD, base.log_share_M, base_BM, answer_BM)
         part_B, v_BD = dispatch.annealed_visible(field_BD, *of_parts, tau, noise)
         y_B = states.y_B
         if y_B is not None:
             y_B = ops.sample_categorical(ops.column(tau) * self.machine.label_field(h_BK), noise(len(v_BD)))
-        return gain_B, self.states(v_BD, y_B, part_B)
+        after = self.states(v_BD, y_B, part_B)
+        if back:
+            score_BM = base.log_share_M + ops.column(1 - tau) * (after.base_BM + answer_BM)
+            after = after._replace(part_B=ops.sample_categorical(score_BM, noise(len(v_BD))))
+        return gain_B, after
+
+
+def _only(part_B: Tensor, like_BM: Tensor) -> Tensor:
+    """What leaves no part but one a chance, as long as tau < 1; at tau = 1 parts mean nothing."""
+    return torch.full_like(like_BM, FORBIDDEN).scatter_(1, part_B[:, None], 0.0)
 
 
 def _of_part(states: States) -> Tensor:

@@ -255,11 +255,11 @@ usual estimate of {NAIVE_POINTS} temperatures and {NAIVE_CHAINS} chains, which h
 - needle: 100 visible units and 801 hidden ones, of which a single one makes a narrow mode.
 - company: 64 visible units and 264 hidden ones, of which eight make a narrow mode together that few of them do not.
 
-Which forward value to believe: root mean square error in nats, of the largest, of the largest of those with an
-effective sample size of 20 or more, of the one that is largest less four standard errors, and of that one where all
-runs in the first place together, or in the second, are a value, too (the one reported):
+Which value to believe: root mean square error in nats, of the largest forward one, of the largest of those with an
+effective sample size of 20 or more, of the one that is largest less four standard errors, and of both sides together
+(the one reported, where that is definite):
 
-| suite | largest | largest of enough chains | largest less its errors | of runs together, too |
+| suite | largest | largest of enough chains | largest less its errors | both sides together |
 |---|---|---|---|---|
 {_rules(suites)}"""
 

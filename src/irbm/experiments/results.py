@@ -88,14 +88,15 @@ def judged(found: dict[str, Any]) -> tuple[str, str, str]:
 
 def rounds(trials: list[dict[str, Any]]) -> list[str]:
     """Estimates of ln Z as lines of a table, one for each round: the value, its error, and the effective chains."""
-    starts = dict.fromkeys(t["name"] for t in trials if t["side"] == "reverse")
+    others = {(t["side"], t["name"]): "both sides" for t in trials if t["side"] == "both"}
+    others = {(t["side"], t["name"]): f"back from {t['name']}" for t in trials if t["side"] == "reverse"} | others
     lines = [
-        f"| points | chains | forward | {' | '.join(f'back from {start}' for start in starts)} |",
-        "|---" * (3 + len(starts)) + "|",
+        f"| points | chains | forward | {' | '.join(others.values())} |",
+        "|---" * (3 + len(others)) + "|",
     ]
     for (n_points, n_chains), together in groupby(trials, lambda t: (t["n_points"], t["n_chains"])):
         found = [(t, f"{t['value']:.2f} ± {t['stderr']:.2f} ({t['ess']:.0f})") for t in together]
         forward = "; ".join(f"{t['name']}: {value}" for t, value in found if t["side"] == "forward")
-        back = {t["name"]: value for t, value in found if t["side"] == "reverse"}
-        lines.append(f"| {n_points} | {n_chains} | {forward} | {' | '.join(back.get(start, '') for start in starts)} |")
+        rest = {(t["side"], t["name"]): value for t, value in found}
+        lines.append(f"| {n_points} | {n_chains} | {forward} | {' | '.join(rest.get(one, '') for one in others)} |")
     return lines

@@ -271,6 +271,9 @@ def _found_late(r: dict[str, Any]) -> bool:
     return bool(forward) and max(forward[:KEPT_PATHS]) < r["log_partition"]["value"] - MISSED
 
 
+_BOTH = "; what the chains of both sides have in common narrows that, where it says the same however it is asked"
+
+
 def _story(r: dict[str, Any]) -> str:
     """How ln Z of a row was found, round by round; nothing where it was enumerated."""
     log_z, test = r["log_partition"], r["test"]
@@ -282,7 +285,8 @@ def _story(r: dict[str, Any]) -> str:
         "wrong, and those going back too large; with few effective chains they are off either way. The lower end is "
         "the largest forward value less four errors, all first paths of the rounds together and all second ones "
         "counting as values, too, and never less than known states weigh; the upper end is what the last round's way "
-        "back allows ([the rule](decisions/005-bracket.md)).",
+        f"back allows{_BOTH if any(t['side'] == 'both' for t in log_z['trials']) else ''} "
+        "([the rule](decisions/005-bracket.md)).",
         "",
         *rounds(log_z["trials"]),
         "",

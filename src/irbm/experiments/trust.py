@@ -68,13 +68,13 @@ def judge(known: Known, seed: int, device: str, budget: int | None) -> dict[str,
 
 
 def by_rule(found: LogPartition) -> dict[str, float]:
-    """Which of the forward values to believe, by several rules."""
+    """Which value to believe, by several rules: of the forward ones alone, and the one that is reported."""
     runs = [t for t in found.trials if t.side == "forward"]
     return {
         "largest": max(t.value for t in runs),
         "largest of enough chains": max((t.value for t in runs if t.ess >= LEAST_ESS), default=found.value),
         "largest less its errors": max(runs, key=lambda t: t.value - ERRORS * t.stderr).value,
-        "the same of runs together, too": found.value,
+        "both sides together": found.value,
     }
 
 

@@ -10,11 +10,11 @@ from matplotlib.ticker import MaxNLocator
 
 from irbm.plots.style import BLUE, GAP, GREEN, INK, VERMILION, WIDTH, plain_axes, shade, titled
 
-MARKERS = {"forward": (BLUE, "oshX*d"), "reverse": (VERMILION, "v^<>P8")}
+MARKERS = {"forward": (BLUE, "oshX*d"), "reverse": (VERMILION, "v^<>P8"), "both": (INK, "D")}
 
 
 def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, exact: float | None = None) -> Figure:
-    """Forward and reverse estimates of ln Z, with 4 standard errors, from short paths to long ones; the bracket.
+    """Estimates of ln Z, forward, back and by both sides, with 4 standard errors, by length of path; the bracket.
 
     A side has a colour, and each of its paths or starts a marker of its own.
     """

@@ -1,0 +1,210 @@
+"""Both sides of a path at once: moves turned round in time, sums that are known, sides that contradict each other."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import chi2_contingency
+
+from annealed import DTYPES, code_of, every_state, exact_samples, path_of
+from irbm.evaluation import ais, partition
+from irbm.evaluation import estimate as record
+from irbm.evaluation.bridge import Sides, bridge
+from irbm.evaluation.estimate import Bracket, Round
+from irbm.evaluation.paths import Path
+from irbm.ops.noise import uniform_noise
+from machines import DEPTHS
+
+LOG_Z = 7.0  # of sides that are made up
+
+
+def run_of(log_weights, family=None):
+    """An estimate with these log-weights, of a path and states that nobody asks for."""
+    _, path = path_of("infinite")
+    one = ais.forward(path, torch.linspace(0, 1, 3, dtype=torch.float64), 2, uniform_noise(0, dtype=torch.float64))
+    return replace(one, log_weights=torch.as_tensor(log_weights, dtype=torch.float64), family_B=family)
+
+
+def sides(n_forward, n_back, spread, seed=0, log_z=LOG_Z):
+    """Normal log-weights that obey p_back(x) = p_forward(x) e^x / Z: of means ln Z -+ spread^2 / 2."""
+    draw = np.random.default_rng(seed)
+    x = draw.normal(log_z - spread**2 / 2, spread, n_forward)
+    y = draw.normal(log_z + spread**2 / 2, spread, n_back)
+    return run_of(x), run_of(-y)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("labels", [0, 2])
+@pytest.mark.parametrize("tau", [0.2, 0.6])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_move_back_is_a_move_with_time_turned_round(depth, labels, tau, dtype):
+    """In balance pairs (before, after) are as frequent as the move back's (after, before)."""
+    _, path = path_of(depth, labels, dtype=dtype, scale=2.0)
+    noise, n = uniform_noise(11, dtype=dtype), 30_000
+    heat, n_states = path.at(torch.tensor(tau, dtype=torch.float64)), len(every_state(path).v_BD)
+    pairs = []
+    for back in (False, True):
+        before = exact_samples(path, tau, n, noise)
+        after = path.step(before, heat, heat, noise, back=back)[1]
+        first, second = (code_of(path, states) for states in ((after, before) if back else (before, after)))
+        pairs.append(torch.bincount(first * n_states + second, minlength=n_states**2).numpy())
+    table = np.array(pairs)
+    rare = table.sum(0) < 10
+    table = np.column_stack([table[:, ~rare], table[:, rare].sum(1)]) if table[:, rare].sum() else table[:, ~rare]
+    assert chi2_contingency(table).pvalue > 1e-4
+
+
+def test_chains_come_back_by_moves_turned_round(monkeypatch):
+    taken, real = [], Path.step
+
+    def step(self, states, here, there, noise, *, back=False):
+        taken.append((back, float(there.tau - here.tau) < 0))
+        return real(self, states, here, there, noise, back=back)
+
+    monkeypatch.setattr(Path, "step", step)
+    _, path = path_of("infinite")
+    schedule, noise = torch.linspace(0, 1, 4, dtype=torch.float64), uniform_noise(0, dtype=torch.float64)
+    ends = ais.forward(path, schedule, 10, noise).states
+    ais.reverse(path, schedule, ends, noise)
+    assert taken == 3 * [(False, False)] + 3 * [(True, True)]
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("way", ["deep", "clamped"])
+def test_both_sides_of_a_short_path_agree_with_enumeration(depth, way):
+    """200 times with exact samples: right on average, to a twentieth of one error, and errors are what repeats show."""
+    _, path = path_of(depth, labels=2, way=way, scale=2.0)
+    log_z = partition.exact(path.machine).value
+    schedule, noise = torch.linspace(0, 1, 4, dtype=torch.float64), uniform_noise(3, dtype=torch.float64)
+    samples = exact_samples(path, 1.0, 200 * 100, noise)
+    found = []
+    for first in range(0, 200 * 100, 100):
+        v_BD, y_B = samples.v_BD[first : first + 100], samples.y_B[first : first + 100]
+        there = ais.forward(path, schedule, 150, noise)
+        back = ais.reverse(path, schedule, path.of_machine(v_BD, y_B, noise), noise)
+        found.append(bridge(there, [back], 4.0))
+    off = np.array([one.value - log_z for one in found])
+    errors = np.array([one.stderr for one in found])
+    assert abs(off.mean()) < 4 * off.std() / math.sqrt(200)
+    assert off.std() == pytest.approx(math.sqrt((errors**2).mean()), rel=0.2)
+
+
+@pytest.mark.parametrize(("n_forward", "n_back"), [(400, 400), (400, 1200), (900, 300)])
+def test_what_both_sides_have_in_common_says_more_than_either(n_forward, n_back):
+    """Log-weights with a spread of 3 nats: either side waits for a chain in a hundred."""
+    found = [bridge(*_pair(n_forward, n_back, seed), 4.0) for seed in range(100)]
+    off, errors = np.array([b.value - LOG_Z for b in found]), np.array([b.stderr for b in found])
+    assert abs(off.mean()) < 4 * off.std() / 10
+    assert off.std() == pytest.approx(math.sqrt((errors**2).mean()), rel=0.3)
+    alone = [ais.log_mean(_pair(n_forward, n_back, seed)[0].log_weights) - LOG_Z for seed in range(100)]
+    assert off.std() < 0.3 * math.sqrt(np.square(alone).mean())
+    assert sum(b.low <= LOG_Z <= b.high for b in found) == 100
+    assert sum(b.is_apart for b in found) <= 5
+
+
+def _pair(n_forward, n_back, seed, spread=3.0):
+    there, back = sides(n_forward, n_back, spread, seed)
+    return there, [back]
+
+
+def test_the_best_c_is_the_one_of_least_error():
+    there, back = sides(400, 1200, 2.0)
+    both = Sides.of(there, [back])
+    c = both.best_c()
+    looks = {by: both.look(c + by) for by in (-1.0, -0.5, 0.0, 0.5, 1.0)}
+    assert min(looks, key=lambda by: looks[by].stderr) == 0.0
+    assert c == pytest.approx(looks[0.0].value - math.log(3), abs=1e-9)
+
+
+@pytest.mark.parametrize("gap", [1.0, 3.0, 10.0])
+def test_sides_that_are_trapped_apart_are_noticed(gap):
+    """Narrow log-weights that differ, which no machine has: either side has found something else, or nothing."""
+    draw = np.random.default_rng(0)
+    there, back = run_of(draw.normal(0, 0.1, 400)), run_of(-draw.normal(gap, 0.1, 400))
+    found = bridge(there, [back], 4.0)
+    assert found.is_apart
+    assert found.high - found.low > 0.5 * min(gap, 3.0)
+    assert _round(there, back, found).definite is None
+
+
+def _round(there, back, both):
+    return Round(500, 400, [there], [("chains", back)], 0.5, there.states.v_BD, both)
+
+
+def test_a_mode_that_forward_chains_never_meet_counts_by_those_that_come_back():
+    """Half of all weight is in a mode of which no path leads there: the other half alone would be ln 2 too low."""
+    draw = np.random.default_rng(1)
+    met, missed = draw.normal(LOG_Z - math.log(2) + 0.5, 1.0, 2000), draw.normal(LOG_Z + 30, 1.0, 2000)
+    there = run_of(draw.normal(LOG_Z - math.log(2) - 0.5, 1.0, 4000))
+    found = bridge(there, [run_of(-np.concatenate([met, missed]))], 4.0)
+    assert found.value == pytest.approx(LOG_Z, abs=4 * found.stderr)
+    assert found.stderr < 0.05
+
+
+def test_copies_of_those_that_come_back_say_no_more_than_once():
+    there, back = sides(8000, 1000, 2.0)
+    copies = replace(back, log_weights=back.log_weights.repeat(8), family_B=torch.arange(1000).repeat(8))
+    taken_for_new = replace(copies, family_B=None)
+    once, eightfold = bridge(there, [back], 4.0).stderr, bridge(there, [copies], 4.0).stderr
+    assert eightfold == pytest.approx(once, rel=1e-9)
+    assert bridge(there, [taken_for_new], 4.0).stderr < 0.7 * eightfold
+    assert bridge(there, [copies, copies], 4.0).stderr < 0.9 * eightfold  # as of another kind of start
+
+
+def test_a_kind_of_start_that_disagrees_widens_the_range():
+    there, back = sides(400, 400, 1.0)
+    odd = replace(back, log_weights=back.log_weights - 1.0)
+    both = bridge(there, [back, back], 4.0)
+    found = bridge(there, [back, odd], 4.0)
+    alone = bridge(there, [odd], 4.0)
+    assert found.high == pytest.approx(alone.value + alone.stderr)
+    assert found.high - found.low > 1.5 * (both.high - both.low)
+
+
+# -- the bracket --------------------------------------------------------------------------------------------------
+
+
+def estimates(forward, back):
+    """A round of estimates with these values and errors, and both sides at once from the same log-weights."""
+    there, coming = sides(4000, 4000, 2.0)
+    both = bridge(there, [coming], 4.0)
+    there = replace(there, value=forward[0], stderr=forward[1], ess=100.0)
+    coming = replace(coming, value=back[0], stderr=back[1], ess=100.0)
+    return _round(there, coming, both), both
+
+
+def test_both_sides_at_once_narrow_the_bracket():
+    one, both = estimates((6.9, 0.2), (7.3, 0.2))
+    found = Bracket.of([one], -math.inf)
+    assert (found.value, found.stderr, found.ess) == both[:3]
+    assert (found.lower, found.upper) == (both.low, max(both.high, 6.9 + 0.2))
+    assert not found.contradicted
+    without = Bracket.of([replace(one, both=None)], -math.inf)
+    assert without.lower < found.lower < found.upper < without.upper
+
+
+def test_a_precise_forward_value_raises_the_lower_end():
+    one, both = estimates((LOG_Z + 0.02, 0.01), (LOG_Z + 0.05, 0.02))
+    found = Bracket.of([one], -math.inf)
+    assert found.lower == pytest.approx(max(LOG_Z - 0.02, both.low))
+    assert found.lower <= found.value <= found.upper
+
+
+@pytest.mark.parametrize(("forward", "back", "known"), [(8.5, 9.0, -math.inf), (6.9, 7.2, 8.0), (5.0, 5.2, -math.inf)])
+def test_both_sides_at_once_against_all_else_are_not_believed(forward, back, known):
+    """A forward value, or known states, above them; or runs back that allow less."""
+    one, both = estimates((forward, 0.05), (back, 0.05))
+    found = Bracket.of([one], known)
+    assert found.contradicted
+    assert found.upper - found.lower > both.high - both.low
+    assert not record.verdict([one], ["test"], 0.1, known).reliable
+
+
+def test_few_chains_in_common_leave_the_bracket_as_it_was():
+    there, coming = sides(400, 400, 7.0)
+    both = bridge(there, [coming], 4.0)
+    one = replace(_round(there, coming, both), both=both)
+    assert one.definite is None
+    assert Bracket.of([one], -math.inf) == Bracket.of([replace(one, both=None)], -math.inf)
