@@ -22,7 +22,7 @@ from irbm.evaluation.permutations import free_energies
 from irbm.experiments import paper
 from irbm.experiments.known import machines
 from irbm.experiments.results import judged, place, stamp, write_json
-from irbm.experiments.trust import NAIVE_CHAINS, NAIVE_POINTS, WRONG, naive
+from irbm.experiments.trust import NAIVE_CHAINS, NAIVE_POINTS, RULES, WRONG, naive
 from irbm.files import write_bytes
 from irbm.models import Infinite, Machine
 from irbm.training import Settings, Trainer, TrainingState
@@ -259,7 +259,7 @@ Which value to believe: root mean square error in nats, of the largest forward o
 effective sample size of 20 or more, of the one that is largest less four standard errors, and of both sides together
 (the one reported, where that is definite):
 
-| suite | largest | largest of enough chains | largest less its errors | both sides together |
+| suite | {" | ".join(RULES)} |
 |---|---|---|---|---|
 {_rules(suites)}"""
 
@@ -277,8 +277,12 @@ def _missed(suites: dict[str, Any]) -> str:
 
 
 def _rules(suites: dict[str, Any]) -> str:
-    errors = {name: found["root mean square off by rule"].values() for name, found in suites.items()}
-    return "\n".join(f"| {name} | {' | '.join(f'{e:.3f}' for e in by_rule)} |" for name, by_rule in errors.items())
+    """A line for each suite; a blank where its file is of a build that had no such rule."""
+    lines = []
+    for name, found in suites.items():
+        errors = [found["root mean square off by rule"].get(rule) for rule in RULES]
+        lines.append(f"| {name} | {' | '.join('' if e is None else f'{e:.3f}' for e in errors)} |")
+    return "\n".join(lines)
 
 
 def _trap_range() -> str:
@@ -293,11 +297,12 @@ The likelihood of a restricted Boltzmann machine needs its partition function Z,
 time for. Annealed importance sampling walks chains from a distribution whose sum is known to the machine, and averages
 their weights. The average is right in expectation, but it is made of the few chains that found the heavy states: where
 none did, every chain agrees with every other on a value that is too small, and the likelihood looks too good. Going
-back the other way, from samples of the machine, gives a value that is too large where it is wrong. `irbm` reports both
-as a bracket, with a verdict and the reason for it; `irbm evaluate` exits with status 3 where the verdict is no.
+back the other way, from samples of the machine, gives a value that is too large where it is wrong. `irbm` goes both
+ways, asks both sides what they have in common, and reports a bracket, with a verdict and the reason for it; `irbm
+evaluate` exits with status 3 where the verdict is no.
 
 *Reliable* means: a bracket of at most half a nat, an effective sample size of 20 or more, paths of 100 points or more,
-no forward value above what the reverse ones allow, and no known states above either
+no forward value above what the others allow, and no known states above any
 ([the rule](decisions/005-bracket.md)). `tol` only says when to stop: a bracket that is still wider than that at the end
 of the budget may be reliable."""
 
@@ -309,8 +314,8 @@ CLOSING = """## What is done against it
   samples of the machine from the first rounds are added. Every unit is asked several times, and the heaviest examples
   are among the starts, because training can make a mode of a single example, which then holds nearly all of a machine's
   weight and which few starts lead to. The heaviest states that the search finds are parts of the base in any case.
-  (The figures of this page, but for the small suite's, are of builds that asked once, took any examples, and had parts
-  only for states that are served badly.)
+  (The trained machines and the trap of this page are of builds that asked once, took any examples, had parts only for
+  states that are served badly, and did not ask both sides together.)
 - What known states weigh, those of the search and the heaviest examples, is summed up: ln Z is no less. Where that is
   more than the runs found, they have missed it, and the verdict is no. A machine trained on MNIST showed that
   nothing else need notice: every kind of run agreed to half a nat, and one training example alone outweighed them all
@@ -320,15 +325,18 @@ CLOSING = """## What is done against it
   begin with hidden units that know nothing of it, which is where the usual paths lose the weight of a trained machine.
 - Paths with z free, with z drawn deep by a weak pull that fades, and with z clamped to its deepest and let go in the
   last step: that one comes to deep modes from anywhere, where free z stays in the noise. Pilot runs decide which two go
-  on, and decide again when samples of the machine are added. The value is the forward one, of a run or of all runs in
-  one of the two places together, that is largest less four standard errors, and that is the lower end of the bracket.
+  on, and decide again when samples of the machine are added.
 - Schedules and the weights of the base's parts come from earlier, separate runs, so that every forward value is a
   lower bound in expectation.
 - Reverse runs start from resampled chains and from examples, both after as many sweeps of the machine as the path has
-  points, and from parallel tempering. The upper end is the
-  value of the most independent chains plus four standard errors, or more where another kind of start says more. Samples
-  that descend from one chain count as one. It is evidence, not proof: a narrow mode that no chain has found is
-  invisible to both sides, which is why `reason` says what was tried.
+  points, and from parallel tempering. Samples that descend from one chain count as one.
+- Both sides together: one side alone waits for its few heaviest chains, and chains that went forward and came back have
+  many in common (Bennett's acceptance ratio). Where that is definite, by enough chains, by every kind of start and
+  however it is asked, it is the value, and four of its standard errors on either side are the bracket, but never less
+  than forward runs or known states say by themselves. Where it is not, the value is the forward one that is largest
+  less four standard errors, that is the lower end, and the upper one is what the runs back allow.
+- All of that is evidence, not proof: a narrow mode that no chain has found is invisible to both sides, which is why
+  `reason` says what was tried.
 - Each likelihood that `irbm evaluate` prints, also that of the average over orders and of the plain RBM, has its own
   bracket, verdict and reason; one that is not reliable is enough for status 3."""
 

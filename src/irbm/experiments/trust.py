@@ -31,6 +31,7 @@ from irbm.ops.noise import uniform_noise
 PER_KIND = 3  # machines of each kind and depth; with another number things are only tried out
 WRONG = 0.5  # nats by which a value called reliable must not be off
 NAIVE_POINTS, NAIVE_CHAINS = 1000, 100
+RULES = ("largest", "largest of enough chains", "largest less its errors", "both sides together")
 
 
 def naive(
@@ -70,12 +71,13 @@ def judge(known: Known, seed: int, device: str, budget: int | None) -> dict[str,
 def by_rule(found: LogPartition) -> dict[str, float]:
     """Which value to believe, by several rules: of the forward ones alone, and the one that is reported."""
     runs = [t for t in found.trials if t.side == "forward"]
-    return {
-        "largest": max(t.value for t in runs),
-        "largest of enough chains": max((t.value for t in runs if t.ess >= LEAST_ESS), default=found.value),
-        "largest less its errors": max(runs, key=lambda t: t.value - ERRORS * t.stderr).value,
-        "both sides together": found.value,
-    }
+    values = (
+        max(t.value for t in runs),
+        max((t.value for t in runs if t.ess >= LEAST_ESS), default=found.value),
+        max(runs, key=lambda t: t.value - ERRORS * t.stderr).value,
+        found.value,
+    )
+    return dict(zip(RULES, values, strict=True))
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
