@@ -41,7 +41,7 @@ def reproduce_command(
         typer.Option(
             help=escape(
                 "The work of table1's last estimates, which alone are then repeated: points of an annealing path with "
-                "the first number of chains, or fewer points with more. Larger costs time in proportion. [64000]"
+                "the first number of chains, or fewer points with more. Larger costs time in proportion. [8000]"
             )
         ),
     ] = None,

@@ -12,7 +12,9 @@ goes back. With c at ln Z both are asked about the chains that they have in comm
 is the least of all c where that is ln Z + ln (n_forward / n_back).
 
 It holds as far as those that come back started from samples of the machine. Where they did not, or where chains were
-trapped on the way, values of different c part: they are looked at for that.
+trapped on the way, different c, or different kinds of start, say different things: they are looked at for that.
+
+Shapes: B chains that went forward, R that came back, N families: chains that descend from one another.
 """
 
 import math
@@ -27,54 +29,68 @@ from irbm.evaluation import ais
 from irbm.evaluation.ais import Estimate
 
 SHIFT = 2.0  # nats on either side of the best c, at which the same must come out
-HALVINGS = 100
+HALVINGS = 60
+AGREED = 2.0  # standard errors of a difference that other c may be off by
+AKIN = 3.0  # the same of kinds of start, of which some are few chains in a row
 
 
 class Bridge(NamedTuple):
-    """ln Z by what both sides have in common; from ``low`` to ``high`` lies what any look at it says."""
+    """ln Z by what both sides have in common; from ``low`` to ``high`` lies what every look at it says."""
 
     value: float
     stderr: float
     ess: float  # of the side that has fewer chains that count
     low: float
     high: float
-    gap: float  # how far other values of c are from the best one's
-    is_apart: bool  # by more than their errors
+    gap: float  # how far the values of other c are from the best one's
+    agrees: bool  # whether other c and all kinds of start say the same, by the errors of differences
 
 
 class Look(NamedTuple):
-    """ln Z by one c."""
+    """ln Z by one c, and what each family adds to it."""
 
     value: float
-    stderr: float
+    influence_N: Tensor
     ess: float
+
+    @property
+    def stderr(self) -> float:
+        return _error(self.influence_N)
+
+    def differs(self, other: "Look") -> tuple[float, float]:
+        """By how much, and the error of that: looks at the same chains err together."""
+        families = max(len(self.influence_N), len(other.influence_N))
+        mine_N, theirs_N = (F.pad(of, (0, families - len(of))) for of in (self.influence_N, other.influence_N))
+        return self.value - other.value, _error(mine_N - theirs_N)
+
+
+def _error(influence_N: Tensor) -> float:
+    """The standard error of a sum over families; 1 where there is a single one, as nothing is known of others."""
+    n = len(influence_N)
+    return float(influence_N.norm()) * math.sqrt(n / (n - 1)) if n > 1 else 1.0
 
 
 class Sides(NamedTuple):
-    """Log-weights of chains that went forward and of those that came back, and which of these are of one family."""
+    """Log-weights of chains that went forward and of those that came back, and the families that these descend from."""
 
     x_B: Tensor
     y_R: Tensor
-    family_R: Tensor
-
-    @classmethod
-    def of(cls, forward: Estimate, backs: Sequence[Estimate]) -> "Sides":
-        """All that came back, from whatever start; families of different kinds of start are different ones."""
-        families, first = [], 0
-        for back in backs:
-            own_B = torch.arange(len(back.log_weights)).to(back.log_weights.device)
-            families.append((own_B if back.family_B is None else back.family_B) + first)
-            first = int(families[-1].max()) + 1
-        return cls(forward.log_weights, torch.cat([-back.log_weights for back in backs]), torch.cat(families))
+    family_R: Tensor  # below B: of a forward chain's
+    n_families: int
 
     def look(self, c: float) -> Look:
-        log_f_B, log_r_R = F.logsigmoid(self.x_B - c), F.logsigmoid(c - self.y_R)
-        (error_f, n_f), (error_r, n_r) = ais.stderr_of(log_f_B, None), ais.stderr_of(log_r_R, self.family_R)
-        value = c + ais.log_mean(log_f_B) - ais.log_mean(log_r_R)
-        ess = min(ais.effective(error_f, n_f), ais.effective(error_r, n_r))
-        return Look(value, math.hypot(error_f, error_r), ess)
+        f_B, r_R = torch.softmax(F.logsigmoid(self.x_B - c), 0), torch.softmax(F.logsigmoid(c - self.y_R), 0)
+        influence_N = f_B.new_zeros(self.n_families)
+        influence_N[: len(f_B)] = f_B - 1 / len(f_B)
+        influence_N.index_add_(0, self.family_R, 1 / len(r_R) - r_R)
+        by_family_N = r_R.new_zeros(self.n_families).index_add_(0, self.family_R, r_R)
+        ess = min(1 / float((f_B**2).sum()), 1 / float((by_family_N**2).sum()))
+        return Look(self.value(c), influence_N, ess)
 
-    def best_c(self) -> float:
+    def value(self, c: float) -> float:
+        return c + ais.log_mean(F.logsigmoid(self.x_B - c)) - ais.log_mean(F.logsigmoid(c - self.y_R))
+
+    def best(self) -> float:
         """The c that is ln Z + ln (n_forward / n_back) by its own estimate: where a falling function crosses 0.
 
         Those of one family count as one, which they may be as little as.
@@ -83,22 +99,41 @@ class Sides(NamedTuple):
         low, high = float(both.min()) - abs(more), float(both.max()) + abs(more)
         for _ in range(HALVINGS):
             c = (low + high) / 2
-            low, high = (c, high) if self.look(c).value + more > c else (low, c)
+            low, high = (c, high) if self.value(c) + more > c else (low, c)
         return (low + high) / 2
 
 
-def bridge(forward: Estimate, backs: Sequence[Estimate], errors: float) -> Bridge:
-    """From chains that went forward, and those that came back along the same path, from one kind of start or several.
+def bridge(forward: Estimate, descended: Sequence[Estimate], errors: float, apart: Sequence[Estimate] = ()) -> Bridge:
+    """From chains that went forward, and those that came back along the same path from one kind of start or several.
 
-    The value is of all starts together, and the range has so many standard errors of it on both sides; each kind of
-    start by itself, and other values of c, widen it where they say something else by more than one of theirs.
+    Families of those ``descended`` are rows of the forward chains: the starts were drawn from where these ended. The
+    value is of both. Kinds of start that are ``apart`` may be no samples of the machine: they are asked if they agree.
+    The range has so many standard errors of the value on both sides, or more where another look says something else.
     """
-    sides = Sides.of(forward, backs)
-    c = sides.best_c()
-    found, shifted = sides.look(c), [sides.look(c - SHIFT), sides.look(c + SHIFT)]
-    by_start = [Sides.of(forward, [back]) for back in backs]
-    others = [*shifted, *(start.look(start.best_c()) for start in by_start)]
-    low = min([found.value - errors * found.stderr, *(o.value - o.stderr for o in others)])
-    high = max([found.value + errors * found.stderr, *(o.value + o.stderr for o in others)])
-    gap, error = max((abs(o.value - found.value), o.stderr) for o in shifted)
-    return Bridge(*found, low, high, gap, gap > 2 * error)
+    sides = _sides(forward, descended)
+    best = sides.best()
+    found = sides.look(best)
+    shifted = [sides.look(best + shift).differs(found) for shift in (-SHIFT, SHIFT)]
+    starts = [
+        *(_sides(forward, [back]) for back in descended),
+        *(_sides(forward, [back], apart=True) for back in apart),
+    ]
+    by_start = [start.look(start.best()).differs(found) for start in starts]
+    off = [*shifted, *by_start]
+    low = found.value + min([-errors * found.stderr, *(by - error for by, error in off)])
+    high = found.value + max([errors * found.stderr, *(by + error for by, error in off)])
+    agrees = all(abs(by) <= AGREED * error for by, error in shifted)
+    agrees = agrees and all(abs(by) <= AKIN * error for by, error in by_start)
+    return Bridge(found.value, found.stderr, found.ess, low, high, max(abs(by) for by, _ in shifted), agrees)
+
+
+def _sides(forward: Estimate, backs: Sequence[Estimate], *, apart: bool = False) -> Sides:
+    """All that came back, from whatever start. Those without families, or ``apart``, descend from no forward chain."""
+    families, n = [], len(forward.log_weights)
+    for back in backs:
+        own_R = torch.arange(len(back.log_weights)) if back.family_B is None else back.family_B
+        if apart or back.family_B is None:
+            own_R = torch.unique(own_R, return_inverse=True)[1] + n
+            n = int(own_R.max()) + 1
+        families.append(own_R.to(back.log_weights.device))
+    return Sides(forward.log_weights, torch.cat([-back.log_weights for back in backs]), torch.cat(families), n)

@@ -76,14 +76,14 @@ class Round:
     def is_apart(self) -> bool:
         """Whether they are further apart than their errors explain."""
         if self.both:
-            return self.both.is_apart
+            return not self.both.agrees
         return self.gap > 2 * math.hypot(self.precise.stderr, self.best.stderr)
 
     @property
     def definite(self) -> Bridge | None:
         """Both sides at once, where enough chains count and every look at them says the same."""
         both = self.both
-        if both is None or both.ess < LEAST_ESS or both.is_apart or not both.high - both.low <= RELIABLE_WIDTH:
+        if both is None or both.ess < LEAST_ESS or not both.agrees or not both.high - both.low <= RELIABLE_WIDTH:
             return None
         return both
 
@@ -102,6 +102,11 @@ def _ceiling(estimate: Estimate) -> float:
     return estimate.value + ERRORS * estimate.stderr
 
 
+def _between(one: Bridge, other: Bridge) -> float:
+    """How far apart two ranges are; below 0 where they meet."""
+    return max(one.low - other.high, other.low - one.high)
+
+
 class Bracket(NamedTuple):
     """What all rounds say: from the largest forward value to what the last round's reverse ones allow.
 
@@ -116,6 +121,7 @@ class Bracket(NamedTuple):
     lower: float
     upper: float
     missed: float  # nats by which runs are contradicted, where that is above 0
+    by_both: bool  # sides together, or by each alone
 
     @classmethod
     def of(cls, rounds: list[Round], known: float) -> "Bracket":
@@ -127,14 +133,16 @@ class Bracket(NamedTuple):
         lower, upper, both = max(_floor(best), known), rounds[-1].upper, rounds[-1].definite
         missed = lower - min(upper, _ceiling(best))
         if both:
-            missed = max(missed, lower - both.high, both.low - max(upper, _ceiling(best)))
+            before = [r.definite for r in rounds[:-1] if r.definite]
+            missed = max([missed, lower - both.high, both.low - upper, *(_between(one, both) for one in before)])
         if both and not missed > 0:
             high = max(both.high, best.value + best.stderr)
             lower, upper = max(lower, both.low), min(max(upper, _ceiling(best)), high)
-            return cls(min(max(both.value, lower), upper), both.stderr, both.ess, lower, upper, missed)
+            return cls(min(max(both.value, lower), upper), both.stderr, both.ess, lower, upper, missed, True)
         value = max(best.value, known)
         stderr = max(best.stderr, value - best.value)
-        return cls(value, stderr, best.ess, lower, max(upper, _ceiling(best), lower + missed), missed)
+        ends = (upper, _ceiling(best), lower + missed, *([both.high] if both else []))
+        return cls(value, stderr, best.ess, lower, max(ends), missed, False)
 
     @property
     def width(self) -> float:
@@ -266,7 +274,8 @@ def _round(pilots: list[Pilot], n_points: int, n_chains: int, examples: Tensor |
     schedule = schedules[path.name]
     reverse = [(name, ais.reverse(path, schedule, s.states, noise, s.family_B)) for name, s in starts.items()]
     samples_BD = torch.cat([starts[name].states.v_BD for name in ("chains", "tempering")])
-    both = bridge(best, [e for _, e in reverse], ERRORS)
+    descended, apart = ([e for name, e in reverse if (name == "examples") == is_apart] for is_apart in (False, True))
+    both = bridge(best, descended, ERRORS, apart)  # examples may not be forgotten yet
     return Round(n_points, n_chains, forward, reverse, float(tempered.swap_rates.min()), samples_BD, both)
 
 
@@ -316,13 +325,15 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
         doubts.append(f"{last.n_points} points are too few")
     if bracket.contradicted and known == bracket.lower:
         doubts.append(f"states that are known weigh {known:.2f} alone, more than the runs found")
+    elif bracket.contradicted and last.definite:
+        doubts.append("both sides together gave something else than single ones, or than in a round before")
     elif bracket.contradicted:
         doubts.append("forward runs gave more than the last ones back allow")
     if bracket.width > max(RELIABLE_WIDTH, tol):
         doubts.append(f"forward and reverse estimates stay {bracket.width:.2f} nats apart {effort}")
     elif bracket.width > RELIABLE_WIDTH:
         doubts.append(f"bracket of {bracket.width:.2f} nats {effort}, as wide as tol={tol:g} allows")
-    closed = f"bracket of {bracket.width:.2f} nats {effort}"
+    closed = f"bracket of {bracket.width:.2f} nats {effort}{', by both sides together' if bracket.by_both else ''}"
     if bracket.width > tol:
         closed += f", above tol={tol:g}: the budget is spent"
     tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"
@@ -332,7 +343,7 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
             tried += f"; {e.value:.2f} along the {e.path}, of {e.ess:.1f} effective chains, is passed over"
     reason = "; ".join([*(doubts or [closed]), tried])
     trials = tuple(trial for r in rounds for trial in _trials(r))
-    value, stderr, ess, lower, upper, _ = bracket
+    value, stderr, ess, lower, upper, _, _ = bracket
     return LogPartition(value, stderr, lower, upper, ess, not doubts, reason, "ais", trials)
 
 

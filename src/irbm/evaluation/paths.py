@@ -34,8 +34,6 @@ from irbm.ops import reference as ops
 from irbm.ops.noise import Noise
 from irbm.ops.reference import Heat
 
-FORBIDDEN = -1e12  # nats: what a part that must not be drawn is worth, at any point before the last
-
 
 class Base(NamedTuple):
     """A mixture of distributions of independent visibles and hidden units."""
@@ -141,9 +139,12 @@ class Path:
         base, tau = self.base, there.tau
         gain_B, h_BK = self.weigh(states, here, there, noise)
         field_BD, answer_BM = self.frozen.visible_field(h_BK), h_BK @ base.answer_MK.T
-        base_BM = _only(states.part_B, states.base_BM) if back else states.base_BM
-        of_parts = (base.bias_MD, base.log_share_M, base_BM, answer_BM)
-        part_B, v_BD = dispatch.annealed_visible(field_BD, *of_parts, tau, noise)
+        if back:
+            part_B = states.part_B
+            v_BD = dispatch.bernoulli_sample(ops.heated(field_BD, base.bias_MD[part_B], tau), noise)
+        else:
+            of_parts = (base.bias_MD, base.log_share_M, states.base_BM, answer_BM)
+            part_B, v_BD = dispatch.annealed_visible(field_BD, *of_parts, tau, noise)
         y_B = states.y_B
         if y_B is not None:
             y_B = ops.sample_categorical(ops.column(tau) * self.machine.label_field(h_BK), noise(len(v_BD)))
@@ -152,11 +153,6 @@ class Path:
             score_BM = base.log_share_M + ops.column(1 - tau) * (after.base_BM + answer_BM)
             after = after._replace(part_B=ops.sample_categorical(score_BM, noise(len(v_BD))))
         return gain_B, after
-
-
-def _only(part_B: Tensor, like_BM: Tensor) -> Tensor:
-    """What leaves no part but one a chance, as long as tau < 1; at tau = 1 parts mean nothing."""
-    return torch.full_like(like_BM, FORBIDDEN).scatter_(1, part_B[:, None], 0.0)
 
 
 def _of_part(states: States) -> Tensor:
