@@ -48,7 +48,8 @@ class LogPartition:
         The bracket: forward estimates are lower bounds in expectation, known states are one for certain; reverse
         estimates, and both sides together, which narrow it, are evidence.
     ess : float
-        The effective sample size: how many chains share the weight, on the side that has fewer.
+        The effective sample size: how many chains share the weight of the best forward estimate, or, where it is by
+        both sides together, that of the side that has fewer.
     reliable : bool
         The verdict. Do not quote a likelihood from an estimate where it is False.
     reason : str

@@ -247,8 +247,8 @@ def _compared(r: dict[str, Any]) -> plots.Compared:
 def section(result: dict[str, Any]) -> str:
     lines = [
         "| data | model | seed | rate, L1 | l | pruned | N_h | epoch | test log-likelihood | bracket | verdict | "
-        "paper | diff. |",
-        "|---|---|---|---|---|---|---|---|---|---|---|---|---|",
+        "paper | diff. | on |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(_line(r) for r in result["rows"]),
         "",
     ]
@@ -341,7 +341,7 @@ def highlights(result: dict[str, Any]) -> list[str]:
 
 
 def _line(r: dict[str, Any]) -> str:
-    return "| " + " | ".join(_cells(r)) + " |"
+    return "| " + " | ".join([*_cells(r), r["device"]]) + " |"
 
 
 def _cells(r: dict[str, Any]) -> list[str]:
