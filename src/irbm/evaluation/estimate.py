@@ -82,10 +82,7 @@ class Round:
     @property
     def definite(self) -> Bridge | None:
         """Both sides at once, where enough chains count and every look at them says the same."""
-        both = self.both
-        if both is None or both.ess < LEAST_ESS or not both.agrees or not both.high - both.low <= RELIABLE_WIDTH:
-            return None
-        return both
+        return self.both if self.both and self.both.ess >= LEAST_ESS and self.both.agrees else None
 
     @property
     def upper(self) -> float:
