@@ -86,8 +86,8 @@ WORDS = (
     'The column "pruned" counts the units left without those whose weights have less than a tenth of the mean norm. '
     "Rows with 1000 chains are not of the paper, which names no number; the others have 100, the minibatch. Nor are "
     "those of 0.9 l, which mix nine tenths of the units in every step; the paper's schedule mixes as many as examples "
-    "use on average, less ten, and here never more than 0.9 l, a bound that the paper does not have and that RP's seed "
-    "0 on CalTech has reached. Nor are averaged rows, whose machines have averages of their parameters over the last "
+    "use on average, less ten, and here never more than 0.9 l, a bound that the paper does not have and that RP has "
+    "reached on CalTech. Nor are averaged rows, whose machines have averages of their parameters over the last "
     "1000 updates (MNIST), 500 (CalTech) or 100 (digits): their N_h is of the parameters themselves, and on MNIST they "
     "have 600 epochs. On CalTech the RBM's visible biases start at the data's log-odds. The iRBM that the paper cites "
     "on MNIST was trained for 3000 epochs; here all models had 1000 at most."
