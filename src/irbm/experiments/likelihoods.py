@@ -314,8 +314,8 @@ CLOSING = """## What is done against it
   samples of the machine from the first rounds are added. Every unit is asked several times, and the heaviest examples
   are among the starts, because training can make a mode of a single example, which then holds nearly all of a machine's
   weight and which few starts lead to. The heaviest states that the search finds are parts of the base in any case.
-  (The trained machines and the trap of this page are of builds that asked once, took any examples, had parts only for
-  states that are served badly, and did not ask both sides together.)
+  (The trained machines, the trap, and the suites "large" and "needle" of this page are of builds that asked once, took
+  any examples, had parts only for states that are served badly, and did not ask both sides together.)
 - What known states weigh, those of the search and the heaviest examples, is summed up: ln Z is no less. Where that is
   more than the runs found, they have missed it, and the verdict is no. A machine trained on MNIST showed that
   nothing else need notice: every kind of run agreed to half a nat, and one training example alone outweighed them all
