@@ -494,7 +494,7 @@ def test_rows_that_are_there_are_not_done_again(tmp_path):
     """A setting that came later, and is off, gives no training another name."""
     table1 = registry.EXPERIMENTS["table1"]
     for r in json.loads((Path(__file__).parents[2] / "results" / "table1.json").read_text())["rows"]:
-        lab = Lab(out=tmp_path, device="cuda", budget=r["budget"])
+        lab = Lab(out=tmp_path, device="cuda" if "NVIDIA" in r["device"] else "cpu", budget=r["budget"])
         assert table1._identity(lab, *r["place"]) == r["identity"], r["place"]
 
 
