@@ -410,7 +410,7 @@ def test_a_value_of_a_handful_of_chains_is_not_believed_unless_it_is_far_above(v
 def test_standard_errors_of_chains_are_those_of_their_mean(families):
     log_w = torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     w = log_w.exp()
-    stderr, n = ais.stderr_of(log_w, families)
+    stderr, n = ais._stderr(log_w, families)
     assert n == 40
     assert stderr == pytest.approx(float(w.std() / w.mean() / math.sqrt(40)), rel=1e-12)
 
@@ -418,11 +418,11 @@ def test_standard_errors_of_chains_are_those_of_their_mean(families):
 def test_standard_errors_of_copies_are_those_of_the_originals():
     """Twice the same weights say no more than once; in families, they do not pretend to."""
     log_w = torch.randn(40, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    once, n = ais.stderr_of(log_w, None)
-    twice, families = ais.stderr_of(log_w.repeat(5), torch.arange(40).repeat(5))
+    once, n = ais._stderr(log_w, None)
+    twice, families = ais._stderr(log_w.repeat(5), torch.arange(40).repeat(5))
     assert (n, families) == (40, 40)
     assert twice == pytest.approx(once, rel=1e-12)
-    assert ais.stderr_of(log_w.repeat(5), None)[0] < 0.5 * once
+    assert ais._stderr(log_w.repeat(5), None)[0] < 0.5 * once
 
 
 def test_standard_errors_of_sticky_chains_cover_what_repeats_show():
@@ -433,9 +433,9 @@ def test_standard_errors_of_sticky_chains_cover_what_repeats_show():
     logs = 0.3 * (logs + 0.5 * torch.randn(400, 20, 30, dtype=torch.float64, generator=generator))
     rows = logs.flatten(1)
     spread = float((torch.logsumexp(rows, 1)).std())
-    said = torch.tensor([ais.stderr_of(row, family)[0] for row in rows])
+    said = torch.tensor([ais._stderr(row, family)[0] for row in rows])
     assert float(said.mean()) == pytest.approx(spread, rel=0.1)
-    assert ais.stderr_of(rows[0], None)[0] < 0.5 * spread
+    assert ais._stderr(rows[0], None)[0] < 0.5 * spread
 
 
 # -- the estimators' log_partition --------------------------------------------------------------------------

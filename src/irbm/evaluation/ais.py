@@ -64,7 +64,7 @@ def together(runs: Sequence[Estimate]) -> Estimate:
         runs[-1],
         value=float(value),
         stderr=float(stderr),
-        ess=effective(float(stderr), len(log_w_B)),
+        ess=_ess(float(stderr), len(log_w_B)),
         log_weights=log_w_B,
     )
 
@@ -205,17 +205,17 @@ def _estimate(
     better: Path | None = None,
     family_B: Tensor | None = None,
 ) -> Estimate:
-    stderr, n_families = stderr_of(log_w_B, family_B)
-    ess = effective(stderr, n_families)
+    stderr, n_families = _stderr(log_w_B, family_B)
+    ess = _ess(stderr, n_families)
     return Estimate(path.name, n_points, value, stderr, ess, ends, log_w_B, better or path, family_B)
 
 
-def effective(stderr: float, n: int) -> float:
+def _ess(stderr: float, n: int) -> float:
     """How many even weights have the standard error that n of these have."""
     return 1 / (stderr**2 * (1 - 1 / max(n, 2)) + 1 / n)
 
 
-def stderr_of(log_w_B: Tensor, family_B: Tensor | None) -> tuple[float, int]:
+def _stderr(log_w_B: Tensor, family_B: Tensor | None) -> tuple[float, int]:
     """The standard error of the log of the mean weight, from the sums over each family, and how many there are."""
     n = len(log_w_B)
     off_B = n * torch.softmax(log_w_B, dim=0) - 1
