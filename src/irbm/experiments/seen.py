@@ -25,13 +25,13 @@ CLAIMS = {
 }
 SEEN: dict[str, dict[str, Seen]] = {
     "table1": {
-        "2026-11-18T07:22:17+00:00": Seen(
+        "2026-11-18T07:43:31+00:00": Seen(
             "CalTech: yes, with three seeds of three, RP's on a CPU and the others' of an earlier build on a GPU; our "
             "own rows: above, too; MNIST: level, with one seed each (averages of RP, our own row, are above, but not "
             "reliably so)",
             "Seen, on CalTech: iRBM RP lies above the RBM and the ordinary iRBM of the same seed with all three "
             "seeds, by brackets that are two nats apart and more; with two of them it is above the paper's value, "
-            "too, by one and a half and nearly four nats, and with seed 1, whose bracket is wide, about as high. RP's "
+            "too, by one and a half and three and a half, and with seed 1, whose bracket is wide, about as high. RP's "
             "machines were trained on a CPU. Those that stood in their place, of the same seeds and an H200 whose "
             "sweeps were not yet certain of z, came to -113.17, -118.07 and -121.37 (`results/table1_before.json`): "
             "two of them had lost their depth, which none has here ([more](decisions/004-training-details.md)). The "
