@@ -209,10 +209,10 @@ def test_what_was_seen_is_said_of_the_picture_that_was_looked_at_alone(root, mon
     found = result("fig8", datasets=["binarized_mnist"], runs=[run, {**run, "regroup": "adaptive"}])
     (root / "results" / "fig8.json").write_text(json.dumps(found))
     for date, said in ((found["date"], True), ("2025-01-01T00:00:00", False)):
-        monkeypatch.setitem(page.SEEN, "fig8", {date: Seen("agrees, mostly", "Strokes, and ones.")})
+        monkeypatch.setitem(page.SEEN, "fig8", {date: Seen("mostly", "but for the ones", "Strokes, and ones.")})
         text = written(root)[0]
         assert ("Strokes, and ones." in text) is said
-        assert ("agrees, mostly" in text) is said
+        assert ("| **mostly** | but for the ones |" in text) is said
         assert text.count("not looked at yet") == len(EXPERIMENTS) - said
 
 

@@ -70,11 +70,12 @@ def page(results: dict[str, dict[str, Any]], searched: Sequence[str] = ()) -> st
 
 def _overview(results: dict[str, dict[str, Any]]) -> str:
     """The paper's claims, one by one."""
-    lines = ["| | the paper | here |", "|---|---|---|"]
+    lines = ["| | the paper | agrees | here |", "|---|---|---|---|"]
     for name, experiment in EXPERIMENTS.items():
         seen = _seen(name, results.get(name))
         where = experiment.TITLE.partition(":")[0]
-        lines.append(f"| {where} | {CLAIMS[name]} | {seen.verdict if seen else 'not looked at yet'} |")
+        agrees, verdict = (f"**{seen.agrees}**", seen.verdict) if seen else ("", "not looked at yet")
+        lines.append(f"| {where} | {CLAIMS[name]} | {agrees} | {verdict} |")
     return "\n".join(lines)
 
 

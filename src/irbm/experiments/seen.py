@@ -1,12 +1,13 @@
 """What the paper claims, and what a person saw in the pictures and tables that figures do not tell."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 
 class Seen(NamedTuple):
     """Of one result, by its date: another result, another look."""
 
-    verdict: str  # on the claim, a few words
+    agrees: Literal["yes", "mostly", "partly", "no"]  # with the claim
+    verdict: str  # the same in a few words
     words: str
 
 
@@ -26,6 +27,7 @@ CLAIMS = {
 SEEN: dict[str, dict[str, Seen]] = {
     "table1": {
         "2026-11-18T07:43:31+00:00": Seen(
+            "partly",
             "CalTech: yes, with three seeds of three, RP's on a CPU and the others' of an earlier build on a GPU; our "
             "own rows: above, too; MNIST: level, with one seed each (averages of RP, our own row, are above, but not "
             "reliably so)",
@@ -72,6 +74,7 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "table2": {
         "2026-11-15T18:55:41+00:00": Seen(
+            "partly",
             "discriminative: yes; hybrid: on CalTech in two seeds of three, on MNIST in none",
             "Seen: on CalTech RP is better than ordinary training with the discriminative objective, and in two seeds "
             "of three with the hybrid one, after 600 epochs of either. Wide machines come to the paper's figure, with "
@@ -89,6 +92,7 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "fig4": {
         "2026-11-15T09:32:24+00:00": Seen(
+            "mostly",
             "sizes agree; growth on CalTech is no steadier with RP",
             "Seen: the curves up to 0.7 l_t run into each other, 0.8 l_t stands a little above them and 0.9 l_t far "
             "above; on CalTech nothing has levelled off after 60 epochs. The paper finds growth there even more stable "
@@ -98,6 +102,7 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "fig5": {
         "2026-11-16T03:24:30+00:00": Seen(
+            "partly",
             "above M_T: nearly all with half of the units regrouped, seven to nine in ten with the adaptive schedule; "
             "less close together with either",
             "Seen: without RP the examples stand on a staircase of many z, with the adaptive schedule on a few steps "
@@ -110,6 +115,7 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "fig6": {
         "2026-11-16T12:35:06+00:00": Seen(
+            "partly",
             "with half of the units regrouped, the second share tried: yes; with the adaptive schedule the mean is -7 "
             "to -12, and -3 to -13 in other orders",
             "Seen: the lower row falls by hundreds of nats towards small i. With the adaptive schedule the mean at M_T "
@@ -123,6 +129,7 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "fig7": {
         "2026-11-15T18:45:58+00:00": Seen(
+            "partly",
             "L1 better than L2: with AdaGrad, with RP at every look and without it at four of five; not with decaying "
             "rates; faster: no; smaller: with L2; one seed",
             "Seen: with RP and AdaGrad L1 is above L2 at every look, as in the paper, by some 20 nats at first and 4 "
@@ -141,7 +148,8 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "fig8": {
         "2026-11-16T23:23:39+00:00": Seen(
-            'agrees with CD-1, which was picked of four ways for it; with table 1\'s PCD-10 there are no "1"s',
+            "mostly",
+            'with CD-1, which was picked of four ways for it; with table 1\'s PCD-10 there are no "1"s',
             "Seen: without RP the filters on the left are mixtures of characters, row after row of them alike, and the "
             'last ones, two rows of ten, are shapes of the character "1", as in the paper. With RP strokes, spots and '
             "parts of characters lie side by side, no two neighbours alike, and some units have next to no weights "
@@ -151,6 +159,7 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "fig9": {
         "2026-11-16T22:36:02+00:00": Seen(
+            "mostly",
             "yes on MNIST; on CalTech many, with haze about them; both of machines of our own recipe",
             "Seen: on MNIST nine samples of ten pass for digits, of all ten kinds, with fewer 6s and 8s than the "
             "test examples and more 2s and 5s; some six are broken into pieces, and some could be a 4 or a 9. "
@@ -164,6 +173,7 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "fig10": {
         "2026-11-16T10:07:53+00:00": Seen(
+            "mostly",
             "above M_T: nine in ten on MNIST, nearly all on CalTech; close together",
             "Seen: as in the paper, most test examples end above M_T and close together, on MNIST within about ninety "
             "of 1698 units, on CalTech seven in ten at one and the same z. What differs: on MNIST eight in a hundred "
@@ -172,6 +182,7 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "fig11": {
         "2026-11-15T13:32:40+00:00": Seen(
+            "partly",
             "with AdaGrad: yes; with constant rates: no",
             "Seen: with AdaGrad as in the paper, RP is faster from the second epoch on and its band is narrower. With "
             "constant rates it is the other way round here: RP is slower at 0.1; at 1 it is slower and wilder until "
@@ -180,6 +191,7 @@ SEEN: dict[str, dict[str, Seen]] = {
     },
     "beta": {
         "2026-11-16T20:03:50+00:00": Seen(
+            "partly",
             "one seed, few epochs: on MNIST 1.1 costs 0.4 nats and 1.5 nearly eighteen; on CalTech ten and "
             "twenty-seven, where seeds of one beta differ by more at that epoch",
             "Seen: a larger penalty costs units, and with them nats. On MNIST 1.1 keeps less than half of the units "
