@@ -89,7 +89,7 @@ def _section(name: str, experiment: ModuleType, result: dict[str, Any] | None) -
         return f"{heading}\n\nNot run yet: `irbm reproduce {name}`."
     picture = f"![{experiment.TITLE}](pictures/{name}.png)"
     seen = _seen(name, result)
-    parts = [heading, picture, experiment.section(result), seen.words if seen else "", _provenance(name, result)]
+    parts = [heading, picture, seen.words if seen else "", experiment.section(result), _provenance(name, result)]
     return "\n\n".join(part for part in parts if part)
 
 
