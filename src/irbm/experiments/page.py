@@ -29,15 +29,15 @@ hidden units, N_h the effective size of eq. 33, M_T the number of units regroupe
 A bracket is of ln Z alone. It says nothing of seeds, and nothing of builds: kernels changed between the commits named
 below, and the same seed then trains another machine. Such machines differ by two nats on MNIST (seed 0 after 50 epochs,
 in [likelihoods](likelihoods.md) and under beta below) and by eleven on CalTech (ordinary training after 500 epochs, by
-validation, in the search behind table 1 and in table 1): rows of different commits that differ by so much show nothing.
-Pictures of the paper are known here by its words alone."""
+validation, in the search behind table 1 and in `results/table1_before.json`): rows of different commits that differ by
+so much show nothing. Pictures of the paper are known here by its words alone."""
 
 SEARCH = """## The search behind table 1
 
 Rates and weights of L1 for each model by itself (`python -m irbm.experiments.density_search`): a corner of the paper's
 ranges, which are 0.001 to 1 and 0 to 0.01. The likelihood of the validation split decides, by the lower end of its
-bracket, after fewer epochs than in the table. There the best of the RBM's and of ordinary training's are tried again;
-RP keeps the paper's. Best first; one seed."""
+bracket, after fewer epochs than in the table. The best two of the RBM's, and on CalTech of ordinary training's, were
+then trained at full length; RP keeps the paper's. Best first; one seed."""
 
 
 REGROUPED = """## How much to regroup
