@@ -39,7 +39,7 @@ SEEN: dict[str, dict[str, Seen]] = {
             "last round of the RBM's and the iRBM's seed 0 both sides together were not definite, though the rounds "
             "before agree ([more](decisions/005-bracket.md)); the others have smaller budgets. Ordinary training comes "
             "out two and a half to four and a half nats above what the paper cites for it, and the RBM, with the L1 "
-            "weight that the validation split chose, about four.\n\n"
+            "weight that the validation split chose, three and a half to nearly five.\n\n"
             "What stood here before, of the same seeds and an H200 whose sweeps were not yet certain of z, is in "
             "`results/table1_before.json`: RP had -113.17, -118.07 and -121.37, above both with seed 0 alone, and two "
             "of its machines had lost their depth, which none of RP's has here "

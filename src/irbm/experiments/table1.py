@@ -67,8 +67,8 @@ PAPER: dict[str, dict[str, tuple[int | None, float]]] = {  # size, nats
               CONVERTED: (None, -115.90)},
 }  # fmt: skip
 # Rates and weights of L1 among which the validation split chooses, for models of which the paper names neither: the
-# best of a shorter search (results/search_density_*.json); on CalTech one, as the other one tried at full length was
-# chosen with no seed, and ordinary training's, which are RP's own, need no line (results/table1_before.json).
+# best of a shorter search (results/search_density_*.json). Ordinary training has RP's. On CalTech both had a second
+# pair for the whole length, which was chosen with no seed of three (results/table1_before.json).
 TRIED: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {
     MNIST: {CLASSIC: ((0.05, 1e-4), (0.1, 1e-4))},
     CALTECH: {CLASSIC: ((0.02, 3e-4),)},
