@@ -30,8 +30,8 @@ from irbm.evaluation.ais import Estimate
 
 SHIFT = 2.0  # nats on either side of the best c, at which the same must come out
 HALVINGS = 60
-AGREED = 2.0  # standard errors of a difference that other c may be off by
-AKIN = 3.0  # the same of kinds of start, of which some are few chains in a row
+AGREED = 3.0  # errors of a difference by which another look may be off: of five, by chance, one in a hundred times is
+BEYOND = 2.0  # such errors past what another look says, to which the range reaches
 
 
 class Bridge(NamedTuple):
@@ -120,10 +120,9 @@ def bridge(forward: Estimate, descended: Sequence[Estimate], errors: float, apar
     ]
     by_start = [start.look(start.best()).differs(found) for start in starts]
     off = [*shifted, *by_start]
-    low = found.value + min([-errors * found.stderr, *(by - error for by, error in off)])
-    high = found.value + max([errors * found.stderr, *(by + error for by, error in off)])
-    agrees = all(abs(by) <= AGREED * error for by, error in shifted)
-    agrees = agrees and all(abs(by) <= AKIN * error for by, error in by_start)
+    low = found.value + min([-errors * found.stderr, *(by - BEYOND * error for by, error in off)])
+    high = found.value + max([errors * found.stderr, *(by + BEYOND * error for by, error in off)])
+    agrees = all(abs(by) <= AGREED * error for by, error in off)
     return Bridge(found.value, found.stderr, found.ess, low, high, max(abs(by) for by, _ in shifted), agrees)
 
 

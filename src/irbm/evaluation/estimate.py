@@ -99,6 +99,22 @@ def _ceiling(estimate: Estimate) -> float:
     return estimate.value + ERRORS * estimate.stderr
 
 
+def _last_definite(rounds: list[Round]) -> tuple[Bridge, float] | None:
+    """Both sides at once, of the last round that is definite, and how far others are from it; below 0: all meet it.
+
+    Others are earlier rounds that are definite, and every later one, which widens the range as any other look does.
+    """
+    definite = [(at, r.definite) for at, r in enumerate(rounds) if r.definite]
+    if not definite:
+        return None
+    *before, (last, found) = definite
+    later = [r.both for r in rounds[last + 1 :] if r.both]
+    apart = max((_between(found, other) for other in (*(one for _, one in before), *later)), default=-math.inf)
+    low = min([found.low, *(other.value - other.stderr for other in later)])
+    high = max([found.high, *(other.value + other.stderr for other in later)])
+    return found._replace(low=low, high=high), apart
+
+
 def _between(one: Bridge, other: Bridge) -> float:
     """How far apart two ranges are; below 0 where they meet."""
     return max(one.low - other.high, other.low - one.high)
@@ -107,9 +123,9 @@ def _between(one: Bridge, other: Bridge) -> float:
 class Bracket(NamedTuple):
     """What all rounds say: from the largest forward value to what the last round's reverse ones allow.
 
-    Never below what is ``known``: the weight of states that were found. Where both sides of the last round at once say
-    something definite, that narrows it. Where runs are contradicted, by known states or by each other, nobody knows how
-    much more they have missed: as much again is allowed for.
+    Never below what is ``known``: the weight of states that were found. Where both sides of a round at once say
+    something definite, the last one that does narrows it. Where runs are contradicted, by known states or by each
+    other, nobody knows how much more they have missed: as much again is allowed for.
     """
 
     value: float
@@ -127,19 +143,19 @@ class Bracket(NamedTuple):
         single = [e for r in rounds for e in r.forward]
         by_place = zip(*(r.forward for r in rounds), strict=True)
         best = max([*single, *(ais.together(runs) for runs in by_place)], key=_floor)
-        lower, upper, both = max(_floor(best), known), rounds[-1].upper, rounds[-1].definite
+        lower, upper, definite = max(_floor(best), known), rounds[-1].upper, _last_definite(rounds)
         missed = lower - min(upper, _ceiling(best))
-        if both:
-            before = [r.definite for r in rounds[:-1] if r.definite]
-            missed = max([missed, lower - both.high, both.low - upper, *(_between(one, both) for one in before)])
-        if both and not missed > 0:
-            high = max(both.high, best.value + best.stderr)
-            lower, upper = max(lower, both.low), min(max(upper, _ceiling(best)), high)
-            return cls(min(max(both.value, lower), upper), both.stderr, both.ess, lower, upper, missed, True)
+        if definite:
+            both, apart = definite
+            missed = max(missed, lower - both.high, both.low - upper, apart)
+            if not missed > 0:
+                high = max(both.high, best.value + best.stderr)
+                lower, upper = max(lower, both.low), min(max(upper, _ceiling(best)), high)
+                return cls(min(max(both.value, lower), upper), both.stderr, both.ess, lower, upper, missed, True)
+            upper = max(upper, both.high)
         value = max(best.value, known)
         stderr = max(best.stderr, value - best.value)
-        ends = (upper, _ceiling(best), lower + missed, *([both.high] if both else []))
-        return cls(value, stderr, best.ess, lower, max(ends), missed, False)
+        return cls(value, stderr, best.ess, lower, max(upper, _ceiling(best), lower + missed), missed, False)
 
     @property
     def width(self) -> float:
@@ -322,7 +338,7 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
         doubts.append(f"{last.n_points} points are too few")
     if bracket.contradicted and known == bracket.lower:
         doubts.append(f"states that are known weigh {known:.2f} alone, more than the runs found")
-    elif bracket.contradicted and last.definite:
+    elif bracket.contradicted and any(r.definite for r in rounds):
         doubts.append("both sides together gave something else than single ones, or than in a round before")
     elif bracket.contradicted:
         doubts.append("forward runs gave more than the last ones back allow")

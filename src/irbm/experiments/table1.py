@@ -272,7 +272,7 @@ def _found_late(r: dict[str, Any]) -> bool:
     return bool(forward) and max(forward[:KEPT_PATHS]) < r["log_partition"]["value"] - MISSED
 
 
-_BOTH = "; what the chains of both sides have in common narrows that, where it says the same however it is asked"
+_BOTH = "; what both sides have in common narrows that, in the last round in which it is the same however it is asked"
 
 
 def _story(r: dict[str, Any]) -> str:
