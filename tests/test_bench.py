@@ -281,6 +281,19 @@ class TestResult:
         assert text.count(": 3.0 MiB.") == len(SMALL)
         assert "activations (12 x 6) against float64, as a share of their root mean square: 2.0e-07 in float32." in text
 
+    def test_the_page_says_how_long_a_row_of_table_1_takes_from_nothing(self, result, tmp_path):
+        (tmp_path / "bench_cpu.json").write_text(json.dumps(result))
+        row = {"dataset": "digits", "model": "iRBM RP", "seed": 7, "epochs": 50, "validation": [{}, {}, {}]}
+        table = {"rows": [row], "wall_seconds": 95.7, "device": "a GPU", "commit": "abc"}
+        (tmp_path / "table1_one_command.json").write_text(json.dumps(table))
+        page.write_page(tmp_path, tmp_path / "performance.md")
+        text = (tmp_path / "performance.md").read_text()
+        assert (
+            'reproduce table1 --dataset digits --only "iRBM RP" --seeds 7` in an empty folder: training, 3 looks'
+            in text
+        )
+        assert "50 epochs, 96 s on a GPU. Commit abc." in text
+
     @pytest.mark.parametrize(("load", "busy"), [(0.1, False), (3.0, True)])
     def test_the_page_says_whether_the_machine_was_busy(self, result, load, busy):
         loaded = {**result, "load_average": {"before": [load] * 3, "after": [1.0] * 3}, "threads": 1}

@@ -222,7 +222,9 @@ def write_page(folder: str | Path, path: str | Path) -> None:
             series = {AXES[axis]: (axis, timed) for axis, timed in result["scaling"].items()}
             lines = {label: _series(axis, timed) for label, (axis, timed) in series.items()}
             write_bytes(path.with_name(picture), plots.to_png(plots.scaling(lines)))
-    write_bytes(path, page(results, _whole_runs(Path(folder) / "whole_runs.json")).encode())
+    folder = Path(folder)
+    runs = [*_whole_runs(folder / "whole_runs.json"), *_one_command(folder / "table1_one_command.json")]
+    write_bytes(path, page(results, runs).encode())
 
 
 def _whole_runs(path: Path) -> list[str]:
@@ -231,6 +233,20 @@ def _whole_runs(path: Path) -> list[str]:
         return []
     found = json.loads(path.read_text())
     return [run_line(row, found["notes"][row["dataset"]]) for row in found["rows"]]
+
+
+def _one_command(path: Path) -> list[str]:
+    """What one row of table 1 wrote into a folder where there was nothing before."""
+    if not path.is_file():
+        return []
+    found = json.loads(path.read_text())
+    (row,) = found["rows"]
+    looks = len(row["validation"])
+    return [
+        f'`irbm reproduce table1 --dataset {row["dataset"]} --only "{row["model"]}" --seeds {row["seed"]}` in an empty '
+        f"folder: training, {looks} looks at the validation split and the estimate for the test split, {row['epochs']} "
+        f"epochs, {found['wall_seconds']:.0f} s on {found['device']}. Commit {found['commit']}."
+    ]
 
 
 def _series(axis: str, timed: list[dict[str, Any]]) -> dict[str, list[tuple[float, float]]]:

@@ -47,7 +47,9 @@ def reproduce_command(
     ] = None,
     device: Annotated[str | None, typer.Option(help=escape("cpu or cuda. [the GPU where there is one]"))] = None,
     out: Annotated[Path, typer.Option(help="The folder for results, pictures and trainings.")] = Path("results"),
-    jobs: Annotated[int, typer.Option(help="Trainings at the same time: several fill a GPU better.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(help="Trainings at the same time: several fill a GPU better, best where NVIDIA's MPS runs.")
+    ] = 1,
 ) -> None:
     """Reproduce a figure or a table of the paper: OUT/NAME.json and OUT/NAME.png.
 
