@@ -11,7 +11,7 @@ from scipy.stats import chi2_contingency
 from annealed import DTYPES, code_of, every_state, exact_samples, path_of
 from irbm.evaluation import ais, partition
 from irbm.evaluation import estimate as record
-from irbm.evaluation.bridge import _sides, bridge
+from irbm.evaluation.bridge import _kinds, _pooled, bridge
 from irbm.evaluation.estimate import Bracket, Round
 from irbm.evaluation.paths import Path
 from irbm.ops.noise import uniform_noise
@@ -99,7 +99,7 @@ def test_what_both_sides_have_in_common_says_more_than_either(n_forward, n_back)
     alone = [ais.log_mean(_pair(n_forward, n_back, seed)[0].log_weights) - LOG_Z for seed in range(100)]
     assert off.std() < 0.3 * math.sqrt(np.square(alone).mean())
     assert sum(b.low <= LOG_Z <= b.high for b in found) == 100
-    assert sum(not b.agrees for b in found) <= 5  # three errors either way, of two looks and one start
+    assert sum(not b.agrees for b in found) <= 20  # two errors either way, of two looks: some nine by chance
 
 
 def _pair(n_forward, n_back, seed, spread=3.0):
@@ -109,7 +109,7 @@ def _pair(n_forward, n_back, seed, spread=3.0):
 
 def test_the_best_c_is_the_one_of_least_error():
     there, back = sides(400, 1200, 2.0)
-    both = _sides(there, [back])
+    both = _pooled(_kinds(there, [back], []))
     c = both.best()
     looks = {by: both.look(c + by) for by in (-1.0, -0.5, 0.0, 0.5, 1.0)}
     assert min(looks, key=lambda by: looks[by].stderr) == 0.0
@@ -186,17 +186,61 @@ def test_a_kind_of_start_that_disagrees_is_noticed(apart):
     assert (found.value == pytest.approx(same.value, abs=0.1)) == apart  # of which the value knows nothing
 
 
-def test_a_range_reaches_beyond_what_other_starts_say():
-    """Starts that are 0.15 nats off, and others, apart, that are right and do not disagree by more than chance may."""
+def believed_and_wrong(n, repeats, *off):
+    """Of rounds whose two kinds of start and the kind that is asked are so far off: in how many the range misses ln Z,
+    of those in which it is half a nat at most."""
     found = []
-    for seed in range(100):
-        there, back = sides(1600, 1600, 1.5, seed)
-        second, third = (sides(1600, 1600, 1.5, seed + more)[1] for more in (1000, 2000))
-        off = [replace(e, log_weights=e.log_weights - 0.15) for e in (back, second)]
-        found.append(bridge(there, off, 4.0, [third]))
-    believed = [b for b in found if b.agrees]
-    assert len(believed) > 30
-    assert sum(not b.low <= LOG_Z <= b.high for b in believed) <= 4
+    for seed in range(repeats):
+        there, back = sides(n, n, 1.5, seed)
+        others = [sides(n, n, 1.5, seed + more)[1] for more in (1000, 2000)]
+        backs = [replace(e, log_weights=e.log_weights - by) for e, by in zip([back, *others], off, strict=True)]
+        found.append(_round(there, back, bridge(there, backs[:2], 4.0, backs[2:])).definite)
+    believed = [b for b in found if b and b.high - b.low <= 0.5]
+    return len(believed), sum(not b.low <= LOG_Z <= b.high for b in believed)
+
+
+@pytest.mark.parametrize("by", [0.15, -0.15])
+def test_a_range_reaches_beyond_what_other_starts_say(by):
+    """Starts of the value that are off, and others that are right: what is told is wide enough for both."""
+    believed, wrong = believed_and_wrong(1600, 60, by, by, 0.0)
+    assert believed > 30
+    assert wrong <= 1
+
+
+@pytest.mark.parametrize("by", [1.0, -1.0])
+def test_starts_that_are_far_off_leave_nothing_to_believe(by):
+    assert believed_and_wrong(1600, 20, by, by, 0.0) == (0, 0)
+    assert believed_and_wrong(1600, 20, 0.0, 0.0, by) == (0, 0)
+
+
+@pytest.mark.parametrize("by", [0.3, -0.3])
+def test_what_no_error_explains_counts_three_times(by):
+    """Of thousands of chains errors are hundredths; as far as a kind of start is off, others may be, unseen."""
+    there, back = sides(40_000, 40_000, 1.0)
+    off = replace(back, log_weights=back.log_weights - by)
+    found = bridge(there, [back], 4.0, [off])
+    end = found.high if by > 0 else found.low
+    assert abs(end - found.value) == pytest.approx(3 * abs(by) / 2, rel=0.1)
+    assert not found.agrees
+
+
+def test_a_range_reaches_two_errors_past_what_may_be_chance():
+    there, back = sides(4000, 4000, 1.5)
+    few = sides(12, 12, 1.5, seed=1)[1]
+    alone, asked = bridge(there, [back], 4.0), bridge(there, [back], 4.0, [few])
+    own, other = (kind.look(kind.best()) for kind in _kinds(there, [back], [few]))
+    by, error = other.differs(own)
+    assert abs(by) < 2 * error
+    assert asked.low == pytest.approx(min(alone.low, alone.value + by - 2 * error))
+    assert asked.high == pytest.approx(max(alone.high, alone.value + by + 2 * error))
+    assert asked.high - asked.low > 1.2 * (alone.high - alone.low)
+
+
+def test_kinds_of_start_are_told_apart_whatever_their_order():
+    there, back = sides(400, 400, 1.5)
+    other = sides(400, 400, 1.5, seed=1)[1]
+    first, second = (bridge(there, backs, 4.0) for backs in ([back, other], [other, back]))
+    assert first == pytest.approx(second, rel=1e-9)
 
 
 # -- the bracket --------------------------------------------------------------------------------------------------
@@ -221,11 +265,23 @@ def test_both_sides_at_once_narrow_the_bracket():
     assert without.lower < found.lower < found.upper < without.upper
 
 
+def test_no_forward_value_is_above_what_both_sides_allow_by_its_error_alone():
+    one, both = estimates((6.95, 0.3), (7.3, 0.2))
+    assert both.high < 7.25
+    assert Bracket.of([one], -math.inf).upper == pytest.approx(7.25)
+
+
 def test_a_precise_forward_value_raises_the_lower_end():
     one, both = estimates((LOG_Z + 0.02, 0.01), (LOG_Z + 0.05, 0.02))
     found = Bracket.of([one], -math.inf)
     assert found.lower == pytest.approx(max(LOG_Z - 0.02, both.low))
     assert found.lower <= found.value <= found.upper
+
+
+def test_a_value_that_known_states_raise_has_that_error():
+    one, both = estimates((6.9, 0.2), (7.3, 0.2))
+    found = Bracket.of([one], both.value + 0.08)
+    assert (found.value, found.stderr) == pytest.approx((both.value + 0.08, 0.08))
 
 
 @pytest.mark.parametrize(("forward", "back", "known"), [(8.5, 9.0, -math.inf), (6.9, 7.2, 8.0), (5.0, 5.2, -math.inf)])
@@ -236,6 +292,17 @@ def test_both_sides_at_once_against_all_else_are_not_believed(forward, back, kno
     assert found.contradicted
     assert found.upper - found.lower > both.high - both.low
     assert not record.verdict([one], ["test"], 0.1, known).reliable
+
+
+def test_what_contradicts_itself_reaches_as_far_as_both_sides_say():
+    """Runs back allow 8.1 at most, where both sides at once say 9; and 6.7, where a forward run has 6.96 at least."""
+    (above,) = rounds_of((9.0, 0.1, 100.0, True))
+    found = Bracket.of([above], -math.inf)
+    assert found.contradicted
+    assert found.upper >= 9.1
+    one, _ = estimates((7.0, 0.01), (6.5, 0.05))
+    wide = rounds_of((6.9, 0.24, 100.0, True))[0].both
+    assert Bracket.of([replace(one, both=wide)], -math.inf).contradicted
 
 
 def test_rounds_that_are_definite_and_far_apart_are_not_believed():
@@ -254,25 +321,76 @@ def test_rounds_that_are_definite_and_far_apart_are_not_believed():
     assert record.verdict([low, low], ["test"], 0.1).reliable
 
 
-def test_a_later_round_of_few_chains_leaves_what_one_before_it_said():
-    """It counts as another look: the range reaches what it says, and its error beyond."""
+def rounds_of(*told, points=500, times=2):
+    """Rounds of doubling work, whose both sides say (value, half the width) by so many chains."""
     clear, both = estimates((6.9, 0.2), (7.3, 0.2))
-    vague = replace(clear, both=both._replace(value=7.3, stderr=0.15, ess=12.0, low=6.7, high=7.9))
-    assert vague.definite is None
-    found = Bracket.of([clear, vague], -math.inf)
-    assert found.by_both
-    assert (found.value, found.stderr, found.ess) == both[:3]
-    assert (found.lower, found.upper) == (both.low, pytest.approx(7.45))
-    assert found.width < Bracket.of([vague], -math.inf).width
+    made = []
+    for n, (value, half, ess, agrees) in enumerate(told):
+        said = both._replace(value=value, ess=ess, low=value - half, high=value + half, agrees=agrees)
+        made.append(replace(clear, n_points=points * times**n, both=said))
+    return made
+
+
+CLEAR, VAGUE = (7.0, 0.1, 100.0, True), (7.2, 0.6, 12.0, True)
+
+
+def test_a_later_round_of_few_chains_leaves_what_one_before_it_said():
+    found = Bracket.of(rounds := rounds_of(CLEAR, VAGUE), -math.inf)
+    assert found.by_both is rounds[0]
+    assert (found.value, found.lower, found.upper) == pytest.approx((7.0, 6.9, 7.1))
+    assert "at 500 points" in (reason := record.verdict(rounds, ["test"], 1.0).reason)
+    assert "1 longer rounds had too few chains" in reason
+
+
+@pytest.mark.parametrize(
+    "later", [(7.2, 0.6, 12.0, False), (7.0, 2.5, 100.0, False), (7.0, 2.5, 100.0, True), (math.nan, 0.1, 100.0, False)]
+)
+def test_what_a_later_round_leaves_open_no_earlier_one_settles(later):
+    """Few chains that contradict themselves; many that do, or that say next to nothing; numbers that are none."""
+    rounds = rounds_of(CLEAR, later)
+    found = Bracket.of(rounds, -math.inf)
+    if later[3]:
+        assert found.by_both is rounds[1]
+    else:
+        assert found == Bracket.of([replace(r, both=None) for r in rounds], -math.inf)
+    assert not record.verdict(rounds, ["test"], 0.1).reliable
 
 
 def test_a_later_round_of_few_chains_far_away_is_a_contradiction():
-    clear, both = estimates((6.9, 0.2), (7.3, 0.2))
-    vague = replace(clear, both=both._replace(value=9.0, ess=12.0, low=8.0, high=10.0))
-    found = record.verdict([clear, vague], ["test"], 1.0)
+    rounds = rounds_of(CLEAR, (9.0, 1.0, 12.0, True))
+    found = record.verdict(rounds, ["test"], 1.0)
     assert "than in a round before" in found.reason
     assert not found.reliable
-    assert record.verdict([vague, clear], ["test"], 1.0).reliable
+    assert record.verdict(rounds[:1], ["test"], 1.0).reliable
+
+
+@pytest.mark.parametrize("first", [(7.05, 0.02), (7.05, 0.2), (6.95, 0.02)])
+def test_the_last_round_that_is_definite_counts(first):
+    rounds = rounds_of((*first, 100.0, True), CLEAR, VAGUE)
+    found = Bracket.of(rounds, -math.inf)
+    assert found.by_both is rounds[1]
+    assert (found.value, found.lower, found.upper) == pytest.approx((7.0, 6.9, 7.1))
+
+
+@pytest.mark.parametrize(
+    ("value", "times", "reliable"), [(6.5, 2, False), (6.5, 5, True), (7.5, 2, False), (7.5, 5, False)]
+)
+def test_less_work_may_have_found_less_but_not_more(value, times, reliable):
+    rounds = rounds_of((value, 0.1, 100.0, True), CLEAR, times=times)
+    assert record.verdict(rounds, ["test"], 0.1).reliable == reliable
+
+
+def test_looks_that_differ_by_little_are_definite():
+    near, far = (rounds_of((7.0, half, 100.0, False))[0] for half in (0.24, 0.26))
+    assert near.definite
+    assert far.definite is None
+
+
+def test_a_number_that_is_none_is_not_believed():
+    one, _ = estimates((6.9, 0.2), (7.3, 0.2))
+    assert record.verdict([one], ["test"], 0.1).reliable
+    odd = replace(one.reverse[0][1], value=math.nan)
+    assert not record.verdict([replace(one, reverse=[*one.reverse, ("odd", odd)])], ["test"], 0.1).reliable
 
 
 def _moved(there, coming, by):

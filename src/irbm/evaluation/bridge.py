@@ -12,7 +12,8 @@ goes back. With c at ln Z both are asked about the chains that they have in comm
 is the least of all c where that is ln Z + ln (n_forward / n_back).
 
 It holds as far as those that come back started from samples of the machine. Where they did not, or where chains were
-trapped on the way, different c, or different kinds of start, say different things: they are looked at for that.
+trapped on the way, different c, or different kinds of start, say different things: they are looked at for that, and
+what no error explains counts for more than it is, as not all of what is wrong shows.
 
 Shapes: B chains that went forward, R that came back, N families: chains that descend from one another.
 """
@@ -30,8 +31,9 @@ from irbm.evaluation.ais import Estimate
 
 SHIFT = 2.0  # nats on either side of the best c, at which the same must come out
 HALVINGS = 60
-AGREED = 3.0  # errors of a difference by which another look may be off: of five, by chance, one in a hundred times is
+AGREED = 2.0  # errors of a difference by which another look may be off
 BEYOND = 2.0  # such errors past what another look says, to which the range reaches
+UNEXPLAINED = 3.0  # times as far it reaches where the look is further off
 
 
 class Bridge(NamedTuple):
@@ -59,9 +61,7 @@ class Look(NamedTuple):
 
     def differs(self, other: "Look") -> tuple[float, float]:
         """By how much, and the error of that: looks at the same chains err together."""
-        families = max(len(self.influence_N), len(other.influence_N))
-        mine_N, theirs_N = (F.pad(of, (0, families - len(of))) for of in (self.influence_N, other.influence_N))
-        return self.value - other.value, _error(mine_N - theirs_N)
+        return self.value - other.value, _error(self.influence_N - other.influence_N)
 
 
 def _error(influence_N: Tensor) -> float:
@@ -110,29 +110,38 @@ def bridge(forward: Estimate, descended: Sequence[Estimate], errors: float, apar
     value is of both. Kinds of start that are ``apart`` may be no samples of the machine: they are asked if they agree.
     The range has so many standard errors of the value on both sides, or more where another look says something else.
     """
-    sides = _sides(forward, descended)
+    kinds = _kinds(forward, descended, apart)
+    sides = _pooled(kinds[: len(descended)])
     best = sides.best()
     found = sides.look(best)
     shifted = [sides.look(best + shift).differs(found) for shift in (-SHIFT, SHIFT)]
-    starts = [
-        *(_sides(forward, [back]) for back in descended),
-        *(_sides(forward, [back], apart=True) for back in apart),
-    ]
-    by_start = [start.look(start.best()).differs(found) for start in starts]
+    by_start = [kind.look(kind.best()).differs(found) for kind in kinds]
     off = [*shifted, *by_start]
-    low = found.value + min([-errors * found.stderr, *(by - BEYOND * error for by, error in off)])
-    high = found.value + max([errors * found.stderr, *(by + BEYOND * error for by, error in off)])
-    agrees = all(abs(by) <= AGREED * error for by, error in off)
+    reach = [(by if _agree(by, error) else UNEXPLAINED * by, BEYOND * error) for by, error in off]
+    low = found.value + min([-errors * found.stderr, *(by - beyond for by, beyond in reach)])
+    high = found.value + max([errors * found.stderr, *(by + beyond for by, beyond in reach)])
+    agrees = all(_agree(*look) for look in off)
     return Bridge(found.value, found.stderr, found.ess, low, high, max(abs(by) for by, _ in shifted), agrees)
 
 
-def _sides(forward: Estimate, backs: Sequence[Estimate], *, apart: bool = False) -> Sides:
-    """All that came back, from whatever start. Those without families, or ``apart``, descend from no forward chain."""
+def _agree(by: float, error: float) -> bool:
+    return abs(by) <= AGREED * error
+
+
+def _kinds(forward: Estimate, descended: Sequence[Estimate], apart: Sequence[Estimate]) -> list[Sides]:
+    """Each kind of start by itself, families numbered alike. Those without, or ``apart``, are of no forward chain."""
     families, n = [], len(forward.log_weights)
-    for back in backs:
+    for back, alone in [*((e, e.family_B is None) for e in descended), *((e, True) for e in apart)]:
         own_R = torch.arange(len(back.log_weights)) if back.family_B is None else back.family_B
-        if apart or back.family_B is None:
+        if alone:
             own_R = torch.unique(own_R, return_inverse=True)[1] + n
             n = int(own_R.max()) + 1
         families.append(own_R.to(back.log_weights.device))
-    return Sides(forward.log_weights, torch.cat([-back.log_weights for back in backs]), torch.cat(families), n)
+    backs = zip([*descended, *apart], families, strict=True)
+    return [Sides(forward.log_weights, -back.log_weights, family_R, n) for back, family_R in backs]
+
+
+def _pooled(kinds: Sequence[Sides]) -> Sides:
+    """All that came back, from whatever start."""
+    first = kinds[0]
+    return first._replace(y_R=torch.cat([k.y_R for k in kinds]), family_R=torch.cat([k.family_R for k in kinds]))

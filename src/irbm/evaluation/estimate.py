@@ -37,6 +37,7 @@ FLOAT32_ROUNDING = 2.0**-24
 ROUNDING = 0.01  # nats by which rounded parameters may give known states too much, or runs too little
 FOR_STEPS = 0  # the last part of a key, which steps count on from
 RELIABLE_WIDTH = 0.5
+SUPERSEDED = 4  # times a round's work, from which on it is no contradiction that it found less
 LADDER = 16  # points; as many chains at each as make the others' number in all
 SWEEPS = 200  # of tempering, and at least of what the reverse side starts from
 
@@ -80,9 +81,20 @@ class Round:
         return self.gap > 2 * math.hypot(self.precise.stderr, self.best.stderr)
 
     @property
+    def work(self) -> int:
+        return self.n_points * self.n_chains
+
+    @property
+    def is_vague(self) -> bool:
+        """Whether too few chains count on both sides at once to say anything, with nothing against it."""
+        return self.both is not None and self.both.ess < LEAST_ESS and self.both.agrees
+
+    @property
     def definite(self) -> Bridge | None:
-        """Both sides at once, where enough chains count and every look at them says the same."""
-        return self.both if self.both and self.both.ess >= LEAST_ESS and self.both.agrees else None
+        """Both sides at once, where enough chains count and every look at them says the same, or nearly."""
+        if self.both is None or not self.both.ess >= LEAST_ESS:
+            return None
+        return self.both if self.both.agrees or self.both.high - self.both.low <= RELIABLE_WIDTH else None
 
     @property
     def upper(self) -> float:
@@ -99,20 +111,22 @@ def _ceiling(estimate: Estimate) -> float:
     return estimate.value + ERRORS * estimate.stderr
 
 
-def _last_definite(rounds: list[Round]) -> tuple[Bridge, float] | None:
-    """Both sides at once, of the last round that is definite, and how far others are from it; below 0: all meet it.
+def _told_by_both(rounds: list[Round]) -> tuple[Round, Bridge, float] | None:
+    """The last round in which both sides at once say something, and how far others are from it; below 0: all meet it.
 
-    Others are earlier rounds that are definite, and every later one, which widens the range as any other look does.
+    Rounds after it may only be vague: what many chains leave open, no round before it settles. Of those before it
+    such as lie lower and had less than a quarter of its work are no contradiction: too little work finds too little.
     """
-    definite = [(at, r.definite) for at, r in enumerate(rounds) if r.definite]
-    if not definite:
+    last = next((n for n, r in reversed(list(enumerate(rounds))) if not r.is_vague), None)
+    if last is None or (both := rounds[last].definite) is None:
         return None
-    *before, (last, found) = definite
-    later = [r.both for r in rounds[last + 1 :] if r.both]
-    apart = max((_between(found, other) for other in (*(one for _, one in before), *later)), default=-math.inf)
-    low = min([found.low, *(other.value - other.stderr for other in later)])
-    high = max([found.high, *(other.value + other.stderr for other in later)])
-    return found._replace(low=low, high=high), apart
+    before = [
+        other
+        for r in rounds[:last]
+        if (other := r.definite) and (other.low > both.high or SUPERSEDED * r.work >= rounds[last].work)
+    ]
+    after = [r.both for r in rounds[last + 1 :] if r.both]
+    return rounds[last], both, max((_between(both, other) for other in (*before, *after)), default=-math.inf)
 
 
 def _between(one: Bridge, other: Bridge) -> float:
@@ -134,7 +148,7 @@ class Bracket(NamedTuple):
     lower: float
     upper: float
     missed: float  # nats by which runs are contradicted, where that is above 0
-    by_both: bool  # sides together, or by each alone
+    by_both: Round | None  # whose sides together narrow it; None: by each side alone
 
     @classmethod
     def of(cls, rounds: list[Round], known: float) -> "Bracket":
@@ -143,19 +157,21 @@ class Bracket(NamedTuple):
         single = [e for r in rounds for e in r.forward]
         by_place = zip(*(r.forward for r in rounds), strict=True)
         best = max([*single, *(ais.together(runs) for runs in by_place)], key=_floor)
-        lower, upper, definite = max(_floor(best), known), rounds[-1].upper, _last_definite(rounds)
+        lower, upper, told = max(_floor(best), known), rounds[-1].upper, _told_by_both(rounds)
         missed = lower - min(upper, _ceiling(best))
-        if definite:
-            both, apart = definite
+        if told:
+            by, both, apart = told
             missed = max(missed, lower - both.high, both.low - upper, apart)
             if not missed > 0:
                 high = max(both.high, best.value + best.stderr)
                 lower, upper = max(lower, both.low), min(max(upper, _ceiling(best)), high)
-                return cls(min(max(both.value, lower), upper), both.stderr, both.ess, lower, upper, missed, True)
+                value = min(max(both.value, lower), upper)
+                stderr = max(both.stderr, abs(value - both.value))
+                return cls(value, stderr, both.ess, lower, upper, missed, by)
             upper = max(upper, both.high)
         value = max(best.value, known)
         stderr = max(best.stderr, value - best.value)
-        return cls(value, stderr, best.ess, lower, max(upper, _ceiling(best), lower + missed), missed, False)
+        return cls(value, stderr, best.ess, lower, max(upper, _ceiling(best), lower + missed), missed, None)
 
     @property
     def width(self) -> float:
@@ -330,8 +346,11 @@ def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:
 def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -math.inf) -> LogPartition:
     """The bracket, and whether to believe it; ``known`` is the weight of states that were found."""
     last, bracket = rounds[-1], Bracket.of(rounds, known)
-    effort = f"at {last.n_points} points and {last.n_chains} chains"
-    doubts = [] if math.isfinite(bracket.width) else ["an estimate is not a finite number"]
+    told = bracket.by_both or last
+    effort = f"at {told.n_points} points and {told.n_chains} chains"
+    trials = tuple(trial for r in rounds for trial in _trials(r))
+    found_all = math.isfinite(bracket.width) and not any(math.isnan(t.value) for t in trials)
+    doubts = [] if found_all else ["an estimate is not a finite number"]
     if bracket.ess < LEAST_ESS:
         doubts.append(f"the effective sample size is {bracket.ess:.1f}, of {last.n_chains} chains")
     if last.n_points < LEAST_POINTS:
@@ -347,6 +366,8 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
     elif bracket.width > RELIABLE_WIDTH:
         doubts.append(f"bracket of {bracket.width:.2f} nats {effort}, as wide as tol={tol:g} allows")
     closed = f"bracket of {bracket.width:.2f} nats {effort}{', by both sides together' if bracket.by_both else ''}"
+    if told is not last:
+        closed += f"; {len(rounds) - 1 - rounds.index(told)} longer rounds had too few chains that count"
     if bracket.width > tol:
         closed += f", above tol={tol:g}: the budget is spent"
     tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"
@@ -355,7 +376,6 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
         if e.value > bracket.upper:  # but not by more than its errors
             tried += f"; {e.value:.2f} along the {e.path}, of {e.ess:.1f} effective chains, is passed over"
     reason = "; ".join([*(doubts or [closed]), tried])
-    trials = tuple(trial for r in rounds for trial in _trials(r))
     value, stderr, ess, lower, upper, _, _ = bracket
     return LogPartition(value, stderr, lower, upper, ess, not doubts, reason, "ais", trials)
 
