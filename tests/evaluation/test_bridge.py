@@ -339,7 +339,7 @@ def test_a_later_round_of_few_chains_leaves_what_one_before_it_said():
     assert found.by_both is rounds[0]
     assert (found.value, found.lower, found.upper) == pytest.approx((7.0, 6.9, 7.1))
     assert "at 500 points" in (reason := record.verdict(rounds, ["test"], 1.0).reason)
-    assert "1 longer rounds had too few chains" in reason
+    assert "in rounds after it too few chains count" in reason
 
 
 @pytest.mark.parametrize(

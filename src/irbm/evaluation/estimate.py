@@ -357,7 +357,7 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
         doubts.append(f"{last.n_points} points are too few")
     if bracket.contradicted and known == bracket.lower:
         doubts.append(f"states that are known weigh {known:.2f} alone, more than the runs found")
-    elif bracket.contradicted and any(r.definite for r in rounds):
+    elif bracket.contradicted and _told_by_both(rounds):
         doubts.append("both sides together gave something else than single ones, or than in a round before")
     elif bracket.contradicted:
         doubts.append("forward runs gave more than the last ones back allow")
@@ -367,7 +367,7 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
         doubts.append(f"bracket of {bracket.width:.2f} nats {effort}, as wide as tol={tol:g} allows")
     closed = f"bracket of {bracket.width:.2f} nats {effort}{', by both sides together' if bracket.by_both else ''}"
     if told is not last:
-        closed += f"; {len(rounds) - 1 - rounds.index(told)} longer rounds had too few chains that count"
+        closed += "; in rounds after it too few chains count"
     if bracket.width > tol:
         closed += f", above tol={tol:g}: the budget is spent"
     tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"
