@@ -180,8 +180,8 @@ def test_a_kind_of_start_that_disagrees_is_noticed(apart):
     odd = replace(other, log_weights=other.log_weights - 1.0)
     kinds = (([back], [other]), ([back], [odd])) if apart else (([back, other], []), ([back, odd], []))
     same, found = (bridge(there, descended, 4.0, others) for descended, others in kinds)
-    assert same.agrees
-    assert not found.agrees
+    assert same.mixed
+    assert not found.mixed
     assert found.high - found.low > 0.4 > 2 * (same.high - same.low)
     assert (found.value == pytest.approx(same.value, abs=0.1)) == apart  # of which the value knows nothing
 
@@ -203,14 +203,24 @@ def believed_and_wrong(n, repeats, *off):
 def test_a_range_reaches_beyond_what_other_starts_say(by):
     """Starts of the value that are off, and others that are right: what is told is wide enough for both."""
     believed, wrong = believed_and_wrong(1600, 60, by, by, 0.0)
-    assert believed > 30
+    assert believed > 15
     assert wrong <= 1
 
 
 @pytest.mark.parametrize("by", [1.0, -1.0])
-def test_starts_that_are_far_off_leave_nothing_to_believe(by):
+def test_a_kind_of_start_that_is_far_off_leaves_half_a_nat_and_more(by):
     assert believed_and_wrong(1600, 20, by, by, 0.0) == (0, 0)
     assert believed_and_wrong(1600, 20, 0.0, 0.0, by) == (0, 0)
+
+
+@pytest.mark.parametrize("by", [0.4, -0.4])
+def test_starts_that_are_all_off_are_seen_by_other_c(by):
+    """Of thousands of chains, with a spread of two and a half nats: three times what other c show would not do."""
+    found = []
+    for seed in range(20):
+        there, back = sides(12_800, 12_800, 2.5, seed)
+        found.append(bridge(there, [replace(back, log_weights=back.log_weights - by)], 4.0))
+    assert sum(b.agrees for b in found) <= 1
 
 
 @pytest.mark.parametrize("by", [0.3, -0.3])
@@ -221,7 +231,8 @@ def test_what_no_error_explains_counts_three_times(by):
     found = bridge(there, [back], 4.0, [off])
     end = found.high if by > 0 else found.low
     assert abs(end - found.value) == pytest.approx(3 * abs(by) / 2, rel=0.1)
-    assert not found.agrees
+    assert found.agrees
+    assert not found.mixed
 
 
 def test_a_range_reaches_two_errors_past_what_may_be_chance():
@@ -321,69 +332,57 @@ def test_rounds_that_are_definite_and_far_apart_are_not_believed():
     assert record.verdict([low, low], ["test"], 0.1).reliable
 
 
-def rounds_of(*told, points=500, times=2):
-    """Rounds of doubling work, whose both sides say (value, half the width) by so many chains."""
+def rounds_of(*told):
+    """Rounds of doubling work, whose both sides say (value, half the width) by so many chains, which may not agree."""
     clear, both = estimates((6.9, 0.2), (7.3, 0.2))
     made = []
     for n, (value, half, ess, agrees) in enumerate(told):
         said = both._replace(value=value, ess=ess, low=value - half, high=value + half, agrees=agrees)
-        made.append(replace(clear, n_points=points * times**n, both=said))
+        made.append(replace(clear, n_points=500 * 2**n, both=said))
     return made
 
 
-CLEAR, VAGUE = (7.0, 0.1, 100.0, True), (7.2, 0.6, 12.0, True)
+CLEAR = (7.0, 0.1, 100.0, True)
 
 
-def test_a_later_round_of_few_chains_leaves_what_one_before_it_said():
-    found = Bracket.of(rounds := rounds_of(CLEAR, VAGUE), -math.inf)
-    assert found.by_both is rounds[0]
-    assert (found.value, found.lower, found.upper) == pytest.approx((7.0, 6.9, 7.1))
-    assert "at 500 points" in (reason := record.verdict(rounds, ["test"], 1.0).reason)
-    assert "in rounds after it too few chains count" in reason
-
-
-@pytest.mark.parametrize(
-    "later", [(7.2, 0.6, 12.0, False), (7.0, 2.5, 100.0, False), (7.0, 2.5, 100.0, True), (math.nan, 0.1, 100.0, False)]
-)
-def test_what_a_later_round_leaves_open_no_earlier_one_settles(later):
-    """Few chains that contradict themselves; many that do, or that say next to nothing; numbers that are none."""
-    rounds = rounds_of(CLEAR, later)
-    found = Bracket.of(rounds, -math.inf)
-    if later[3]:
-        assert found.by_both is rounds[1]
-    else:
-        assert found == Bracket.of([replace(r, both=None) for r in rounds], -math.inf)
+@pytest.mark.parametrize("last", [(7.2, 0.6, 12.0, True), (7.0, 0.1, 100.0, False), (math.nan, 0.1, 100.0, False)])
+def test_what_the_last_round_leaves_open_no_earlier_one_settles(last):
+    """Few chains; other c that say something else; numbers that are none."""
+    rounds = rounds_of(CLEAR, last)
+    assert Bracket.of(rounds[:1], -math.inf).by_both
+    assert Bracket.of(rounds, -math.inf) == Bracket.of([replace(r, both=None) for r in rounds], -math.inf)
     assert not record.verdict(rounds, ["test"], 0.1).reliable
-
-
-def test_a_later_round_of_few_chains_far_away_is_a_contradiction():
-    rounds = rounds_of(CLEAR, (9.0, 1.0, 12.0, True))
-    found = record.verdict(rounds, ["test"], 1.0)
-    assert "than in a round before" in found.reason
-    assert not found.reliable
-    assert record.verdict(rounds[:1], ["test"], 1.0).reliable
+    assert record.verdict(rounds[::-1], ["test"], 0.1).reliable != math.isnan(last[0])
 
 
 @pytest.mark.parametrize("first", [(7.05, 0.02), (7.05, 0.2), (6.95, 0.02)])
-def test_the_last_round_that_is_definite_counts(first):
-    rounds = rounds_of((*first, 100.0, True), CLEAR, VAGUE)
-    found = Bracket.of(rounds, -math.inf)
-    assert found.by_both is rounds[1]
+def test_the_last_round_counts(first):
+    found = Bracket.of(rounds_of((*first, 100.0, True), CLEAR), -math.inf)
     assert (found.value, found.lower, found.upper) == pytest.approx((7.0, 6.9, 7.1))
 
 
 @pytest.mark.parametrize(
-    ("value", "times", "reliable"), [(6.5, 2, False), (6.5, 5, True), (7.5, 2, False), (7.5, 5, False)]
+    ("value", "points", "chains", "reliable"),
+    [(6.5, 2, 2, False), (6.5, 2, 3, True), (6.5, 5, 1, True), (7.5, 2, 2, False), (7.5, 5, 1, False)],
 )
-def test_less_work_may_have_found_less_but_not_more(value, times, reliable):
-    rounds = rounds_of((value, 0.1, 100.0, True), CLEAR, times=times)
-    assert record.verdict(rounds, ["test"], 0.1).reliable == reliable
+def test_less_than_a_quarter_of_the_work_may_have_found_less_but_not_more(value, points, chains, reliable):
+    first, last = rounds_of((value, 0.1, 100.0, True), CLEAR)
+    last = replace(last, n_points=points * first.n_points, n_chains=chains * first.n_chains)
+    assert record.verdict([first, last], ["test"], 0.1).reliable == reliable
 
 
-def test_looks_that_differ_by_little_are_definite():
-    near, far = (rounds_of((7.0, half, 100.0, False))[0] for half in (0.24, 0.26))
-    assert near.definite
-    assert far.definite is None
+def test_the_reason_names_both_sides_only_where_they_speak():
+    one, _ = estimates((8.5, 0.05), (7.0, 0.05))
+    with_both, alone = (record.verdict([r], ["test"], 0.1).reason for r in (one, replace(one, both=None)))
+    assert "both sides together gave something else" in with_both
+    assert "forward runs gave more" in alone
+
+
+def test_starts_that_differ_ask_for_more_points():
+    one, both = estimates((6.9, 0.2), (7.3, 0.2))
+    assert not one.is_apart
+    assert replace(one, both=both._replace(mixed=False)).is_apart
+    assert replace(one, both=both._replace(agrees=False)).is_apart
 
 
 def test_a_number_that_is_none_is_not_believed():

@@ -12,8 +12,9 @@ goes back. With c at ln Z both are asked about the chains that they have in comm
 is the least of all c where that is ln Z + ln (n_forward / n_back).
 
 It holds as far as those that come back started from samples of the machine. Where they did not, or where chains were
-trapped on the way, different c, or different kinds of start, say different things: they are looked at for that, and
-what no error explains counts for more than it is, as not all of what is wrong shows.
+trapped on the way, different c, or different kinds of start, say different things, and they are looked at for that.
+Other c see what is wrong with all starts alike, and see a part of it only: they must agree. Kinds of start that differ
+by more than errors explain widen what is said.
 
 Shapes: B chains that went forward, R that came back, N families: chains that descend from one another.
 """
@@ -33,7 +34,7 @@ SHIFT = 2.0  # nats on either side of the best c, at which the same must come ou
 HALVINGS = 60
 AGREED = 2.0  # errors of a difference by which another look may be off
 BEYOND = 2.0  # such errors past what another look says, to which the range reaches
-UNEXPLAINED = 3.0  # times as far it reaches where the look is further off
+UNEXPLAINED = 3.0  # times as far it reaches where a kind of start is further off
 
 
 class Bridge(NamedTuple):
@@ -45,7 +46,8 @@ class Bridge(NamedTuple):
     low: float
     high: float
     gap: float  # how far the values of other c are from the best one's
-    agrees: bool  # whether other c and all kinds of start say the same, by the errors of differences
+    agrees: bool  # whether other c say the same, by the errors of differences
+    mixed: bool  # whether all kinds of start do
 
 
 class Look(NamedTuple):
@@ -116,12 +118,12 @@ def bridge(forward: Estimate, descended: Sequence[Estimate], errors: float, apar
     found = sides.look(best)
     shifted = [sides.look(best + shift).differs(found) for shift in (-SHIFT, SHIFT)]
     by_start = [kind.look(kind.best()).differs(found) for kind in kinds]
-    off = [*shifted, *by_start]
-    reach = [(by if _agree(by, error) else UNEXPLAINED * by, BEYOND * error) for by, error in off]
-    low = found.value + min([-errors * found.stderr, *(by - beyond for by, beyond in reach)])
-    high = found.value + max([errors * found.stderr, *(by + beyond for by, beyond in reach)])
-    agrees = all(_agree(*look) for look in off)
-    return Bridge(found.value, found.stderr, found.ess, low, high, max(abs(by) for by, _ in shifted), agrees)
+    off = [*shifted, *((by if _agree(by, error) else UNEXPLAINED * by, error) for by, error in by_start)]
+    low = found.value + min([-errors * found.stderr, *(by - BEYOND * error for by, error in off)])
+    high = found.value + max([errors * found.stderr, *(by + BEYOND * error for by, error in off)])
+    gap = max(abs(by) for by, _ in shifted)
+    agrees, mixed = (all(_agree(*look) for look in looks) for looks in (shifted, by_start))
+    return Bridge(found.value, found.stderr, found.ess, low, high, gap, agrees, mixed)
 
 
 def _agree(by: float, error: float) -> bool:

@@ -77,7 +77,7 @@ class Round:
     def is_apart(self) -> bool:
         """Whether they are further apart than their errors explain."""
         if self.both:
-            return not self.both.agrees
+            return not (self.both.agrees and self.both.mixed)
         return self.gap > 2 * math.hypot(self.precise.stderr, self.best.stderr)
 
     @property
@@ -85,16 +85,9 @@ class Round:
         return self.n_points * self.n_chains
 
     @property
-    def is_vague(self) -> bool:
-        """Whether too few chains count on both sides at once to say anything, with nothing against it."""
-        return self.both is not None and self.both.ess < LEAST_ESS and self.both.agrees
-
-    @property
     def definite(self) -> Bridge | None:
-        """Both sides at once, where enough chains count and every look at them says the same, or nearly."""
-        if self.both is None or not self.both.ess >= LEAST_ESS:
-            return None
-        return self.both if self.both.agrees or self.both.high - self.both.low <= RELIABLE_WIDTH else None
+        """Both sides at once, where enough chains count and all c say the same."""
+        return self.both if self.both and self.both.ess >= LEAST_ESS and self.both.agrees else None
 
     @property
     def upper(self) -> float:
@@ -111,22 +104,16 @@ def _ceiling(estimate: Estimate) -> float:
     return estimate.value + ERRORS * estimate.stderr
 
 
-def _told_by_both(rounds: list[Round]) -> tuple[Round, Bridge, float] | None:
-    """The last round in which both sides at once say something, and how far others are from it; below 0: all meet it.
+def _apart(rounds: list[Round], both: Bridge) -> float:
+    """How far earlier rounds that are definite are from the last one; below 0: all meet it.
 
-    Rounds after it may only be vague: what many chains leave open, no round before it settles. Of those before it
-    such as lie lower and had less than a quarter of its work are no contradiction: too little work finds too little.
+    Such as lie lower and had less than a quarter of its work are no contradiction: too little work finds too little.
     """
-    last = next((n for n, r in reversed(list(enumerate(rounds))) if not r.is_vague), None)
-    if last is None or (both := rounds[last].definite) is None:
-        return None
-    before = [
-        other
-        for r in rounds[:last]
-        if (other := r.definite) and (other.low > both.high or SUPERSEDED * r.work >= rounds[last].work)
+    *before, last = rounds
+    others = [
+        other for r in before if (other := r.definite) and (other.low > both.high or SUPERSEDED * r.work >= last.work)
     ]
-    after = [r.both for r in rounds[last + 1 :] if r.both]
-    return rounds[last], both, max((_between(both, other) for other in (*before, *after)), default=-math.inf)
+    return max((_between(both, other) for other in others), default=-math.inf)
 
 
 def _between(one: Bridge, other: Bridge) -> float:
@@ -137,8 +124,8 @@ def _between(one: Bridge, other: Bridge) -> float:
 class Bracket(NamedTuple):
     """What all rounds say: from the largest forward value to what the last round's reverse ones allow.
 
-    Never below what is ``known``: the weight of states that were found. Where both sides of a round at once say
-    something definite, the last one that does narrows it. Where runs are contradicted, by known states or by each
+    Never below what is ``known``: the weight of states that were found. Where both sides of the last round at once say
+    something definite, that narrows it. Where runs are contradicted, by known states or by each
     other, nobody knows how much more they have missed: as much again is allowed for.
     """
 
@@ -148,7 +135,7 @@ class Bracket(NamedTuple):
     lower: float
     upper: float
     missed: float  # nats by which runs are contradicted, where that is above 0
-    by_both: Round | None  # whose sides together narrow it; None: by each side alone
+    by_both: bool  # sides together, or by each alone
 
     @classmethod
     def of(cls, rounds: list[Round], known: float) -> "Bracket":
@@ -157,21 +144,20 @@ class Bracket(NamedTuple):
         single = [e for r in rounds for e in r.forward]
         by_place = zip(*(r.forward for r in rounds), strict=True)
         best = max([*single, *(ais.together(runs) for runs in by_place)], key=_floor)
-        lower, upper, told = max(_floor(best), known), rounds[-1].upper, _told_by_both(rounds)
+        lower, upper, both = max(_floor(best), known), rounds[-1].upper, rounds[-1].definite
         missed = lower - min(upper, _ceiling(best))
-        if told:
-            by, both, apart = told
-            missed = max(missed, lower - both.high, both.low - upper, apart)
+        if both:
+            missed = max(missed, lower - both.high, both.low - upper, _apart(rounds, both))
             if not missed > 0:
                 high = max(both.high, best.value + best.stderr)
                 lower, upper = max(lower, both.low), min(max(upper, _ceiling(best)), high)
                 value = min(max(both.value, lower), upper)
                 stderr = max(both.stderr, abs(value - both.value))
-                return cls(value, stderr, both.ess, lower, upper, missed, by)
+                return cls(value, stderr, both.ess, lower, upper, missed, True)
             upper = max(upper, both.high)
         value = max(best.value, known)
         stderr = max(best.stderr, value - best.value)
-        return cls(value, stderr, best.ess, lower, max(upper, _ceiling(best), lower + missed), missed, None)
+        return cls(value, stderr, best.ess, lower, max(upper, _ceiling(best), lower + missed), missed, False)
 
     @property
     def width(self) -> float:
@@ -346,8 +332,7 @@ def _at(y_B: Tensor | None, rows: Tensor) -> Tensor | None:
 def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -math.inf) -> LogPartition:
     """The bracket, and whether to believe it; ``known`` is the weight of states that were found."""
     last, bracket = rounds[-1], Bracket.of(rounds, known)
-    told = bracket.by_both or last
-    effort = f"at {told.n_points} points and {told.n_chains} chains"
+    effort = f"at {last.n_points} points and {last.n_chains} chains"
     trials = tuple(trial for r in rounds for trial in _trials(r))
     found_all = math.isfinite(bracket.width) and not any(math.isnan(t.value) for t in trials)
     doubts = [] if found_all else ["an estimate is not a finite number"]
@@ -357,7 +342,7 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
         doubts.append(f"{last.n_points} points are too few")
     if bracket.contradicted and known == bracket.lower:
         doubts.append(f"states that are known weigh {known:.2f} alone, more than the runs found")
-    elif bracket.contradicted and _told_by_both(rounds):
+    elif bracket.contradicted and last.definite:
         doubts.append("both sides together gave something else than single ones, or than in a round before")
     elif bracket.contradicted:
         doubts.append("forward runs gave more than the last ones back allow")
@@ -366,8 +351,6 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
     elif bracket.width > RELIABLE_WIDTH:
         doubts.append(f"bracket of {bracket.width:.2f} nats {effort}, as wide as tol={tol:g} allows")
     closed = f"bracket of {bracket.width:.2f} nats {effort}{', by both sides together' if bracket.by_both else ''}"
-    if told is not last:
-        closed += "; in rounds after it too few chains count"
     if bracket.width > tol:
         closed += f", above tol={tol:g}: the budget is spent"
     tried = f"tried {', '.join(paths)}; reverse from {', '.join(n for n, _ in last.reverse)}"
