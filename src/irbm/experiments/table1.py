@@ -95,9 +95,8 @@ WORDS = (
 
 BEST = (
     "The seed of every model that validates best, as it is for epochs and settings. This rule was added when the test "
-    "likelihoods were known; models have one to three seeds, and unlike numbers of epochs and settings to choose from; "
-    "and it favours the model whose seeds differ most, which is RP. Above and below are by the brackets; level is "
-    "where they meet. All seeds follow."
+    "likelihoods were known; models have one to six seeds; and it favours the model whose seeds differ most, which is "
+    "RP. Above and below are by the brackets; level is where they meet. All seeds follow."
 )
 BESIDE = (
     "All seeds, each beside the others' same seed, with how many of the seeds that both have. Where a bracket is not "
@@ -272,7 +271,7 @@ def _found_late(r: dict[str, Any]) -> bool:
     return bool(forward) and max(forward[:KEPT_PATHS]) < r["log_partition"]["value"] - MISSED
 
 
-_BOTH = "; what both sides have in common narrows that, in the last round in which it is the same however it is asked"
+_BOTH = "; what both sides have in common in the last round narrows that where it is the same however it is asked"
 
 
 def _story(r: dict[str, Any]) -> str:
