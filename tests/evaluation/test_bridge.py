@@ -282,6 +282,12 @@ def test_no_forward_value_is_above_what_both_sides_allow_by_its_error_alone():
     assert Bracket.of([one], -math.inf).upper == pytest.approx(7.25)
 
 
+def test_precise_runs_on_either_side_narrow_what_both_allow():
+    one, both = estimates((7.0, 0.005), (7.0, 0.005))
+    assert both.high > 7.05
+    assert Bracket.of([one], -math.inf).upper == pytest.approx(7.02)
+
+
 def test_a_precise_forward_value_raises_the_lower_end():
     one, both = estimates((LOG_Z + 0.02, 0.01), (LOG_Z + 0.05, 0.02))
     found = Bracket.of([one], -math.inf)
