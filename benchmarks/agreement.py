@@ -51,8 +51,9 @@ def starts(
     return ahead, [first, second], [third]
 
 
-def modes(draw: np.random.Generator, slow: float, fast: float, chains: int = 400) -> Made:
+def modes(draw: np.random.Generator, slow: float, fast: float) -> Made:
     """Log-weights of two parts: of the mode, which chains keep on their way back, and of all that they forget."""
+    chains = 400
     mode = draw.normal(-(slow**2) / 2, slow, chains)
     ahead = mode + draw.normal(-(fast**2) / 2, fast, chains)
     share = np.exp(ahead - ahead.max())
@@ -85,18 +86,18 @@ CASES: dict[str, Case] = {
 }
 
 
+def now(made: Made) -> Bridge:
+    ahead, back, apart = made
+    return both.bridge(ahead, back, ERRORS, apart)
+
+
 def before(made: Made) -> Bridge:
     """Other c within two errors, kinds of start within three, or nothing; the range reaches one beyond."""
-    agrees = both.bridge(made[0], made[1], ERRORS, made[2]).agrees
-    kept = both.AGREED, both.BEYOND, both.UNEXPLAINED
+    agrees, kept = now(made).agrees, (both.AGREED, both.BEYOND, both.UNEXPLAINED)
     both.AGREED, both.BEYOND, both.UNEXPLAINED = 3.0, 1.0, 1.0
-    found = both.bridge(made[0], made[1], ERRORS, made[2])
+    found = now(made)
     both.AGREED, both.BEYOND, both.UNEXPLAINED = kept
     return found._replace(agrees=agrees and found.mixed)
-
-
-def now(made: Made) -> Bridge:
-    return both.bridge(made[0], made[1], ERRORS, made[2])
 
 
 RULES: dict[str, Callable[[Made], Bridge]] = {"before": before, "now": now}

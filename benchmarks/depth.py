@@ -6,7 +6,6 @@ trained again.
 """
 
 import argparse
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,14 +40,13 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("results"), help="a folder: depth.json and runs/")
     args = parser.parse_args()
-    lab = Lab(out=args.out, name="depth", device=args.device, jobs=args.jobs)
+    lab = Lab(out=args.out, name="depth", device=args.device, jobs=args.jobs, epochs=args.epochs)
     wanted = [table1.training(CALTECH, table1.RP, int(seed), lab) for seed in args.seeds.split(",")]
-    wanted = [replace(one, settings=replace(one.settings, n_iter=args.epochs)) for one in wanted]
     runs = [told(run) for run in lab.train(wanted, "depth")]
     for run in runs:
         last = run["history"][-1]
         print(run["seed"], last["n_components"], f"{last['mean_z']:.0f}", "lost" if run["lost"] else "kept")
-    what = {"dataset": CALTECH, "model": table1.RP, "epochs": args.epochs, "runs": runs}
+    what = {"dataset": CALTECH, "model": table1.RP, "epochs": lab.epochs, "runs": runs}
     write_json(lab.file, what | stamp(args.device))
 
 

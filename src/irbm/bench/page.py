@@ -214,15 +214,14 @@ def write_page(folder: str | Path, path: str | Path) -> None:
     """The page, and a picture beside it for each result that has series."""
     from irbm import plots  # matplotlib is slow to import
 
-    path = Path(path)
-    files = sorted(Path(folder).glob("bench_*.json"))
+    folder, path = Path(folder), Path(path)
+    files = sorted(folder.glob("bench_*.json"))
     results = {f"{path.stem}{file.stem.removeprefix('bench')}.png": json.loads(file.read_text()) for file in files}
     for picture, result in results.items():
         if result["scaling"]:
             series = {AXES[axis]: (axis, timed) for axis, timed in result["scaling"].items()}
             lines = {label: _series(axis, timed) for label, (axis, timed) in series.items()}
             write_bytes(path.with_name(picture), plots.to_png(plots.scaling(lines)))
-    folder = Path(folder)
     runs = [*_whole_runs(folder / "whole_runs.json"), *_one_command(folder / "table1_one_command.json")]
     write_bytes(path, page(results, runs).encode())
 

@@ -334,8 +334,8 @@ def verdict(rounds: list[Round], paths: list[str], tol: float, known: float = -m
     last, bracket = rounds[-1], Bracket.of(rounds, known)
     effort = f"at {last.n_points} points and {last.n_chains} chains"
     trials = tuple(trial for r in rounds for trial in _trials(r))
-    found_all = math.isfinite(bracket.width) and not any(math.isnan(t.value) for t in trials)
-    doubts = [] if found_all else ["an estimate is not a finite number"]
+    are_numbers = math.isfinite(bracket.width) and not any(math.isnan(t.value) for t in trials)
+    doubts = [] if are_numbers else ["an estimate is not a finite number"]
     if bracket.ess < LEAST_ESS:
         doubts.append(f"the effective sample size is {bracket.ess:.1f}, of {last.n_chains} chains")
     if last.n_points < LEAST_POINTS:
