@@ -331,11 +331,10 @@ CLOSING = """## What is done against it
 - Reverse runs start from resampled chains and from examples, both after as many sweeps of the machine as the path has
   points, and from parallel tempering. Samples that descend from one chain count as one.
 - Both sides together: one side alone waits for its few heaviest chains, and chains that went forward and came back have
-  many in common (Bennett's acceptance ratio). Where enough chains say so, however they are asked,
-  that is the value; the bracket is four of its standard errors on either side, further where a kind of start says
-  something else, and never less than forward runs or known states say by themselves. Where they do not, the value is
-  the forward one that is largest less four standard errors, that is the lower end, and the upper one is what the runs
-  back allow.
+  many in common (Bennett's acceptance ratio). Where enough chains say so, however they are asked, that is the value;
+  the bracket is four of its standard errors on either side, further where a kind of start says something else, and
+  never less than forward runs or known states say by themselves. Where they do not, the value is the forward one that
+  is largest less four standard errors, that is the lower end, and the upper one is what the runs back allow.
 - All of that is evidence, not proof: a narrow mode that no chain has found is invisible to both sides, which is why
   `reason` says what was tried.
 - Each likelihood that `irbm evaluate` prints, also that of the average over orders and of the plain RBM, has its own
