@@ -15,6 +15,7 @@ import torch
 from safetensors import safe_open
 
 from irbm import cli, data
+from irbm.experiments import choice as choice_room
 from irbm.experiments import density_search, fractions, table2
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
@@ -417,6 +418,25 @@ def test_choices_come_back_from_processes_as_files_alone(out, monkeypatch):
     choose_all(lab, choices)
     assert back == [None]
     assert all(choice.file(lab).is_file() for choice in choices)
+
+
+def test_choices_of_one_training_are_one_job_and_what_is_done_outlives_a_failure(tmp_path, monkeypatch):
+    lab = Lab(out=tmp_path, quick=True, epochs=EPOCHS)
+    (usual,) = registry.EXPERIMENTS["table1"].choices(lab, "digits", "iRBM", 0)
+    later, done = replace(usual, training=replace(usual.training, seed=1)), []
+
+    def choose(lab, choice):
+        if choice.training.seed == 1:
+            raise RuntimeError("the machine was taken back")
+        done.append(choice.budget)
+
+    monkeypatch.setattr(choice_room, "choose", choose)
+    each, jobs = Lab.each, []
+    monkeypatch.setattr(Lab, "each", lambda *args, **options: jobs.append(len(args[2])) or each(*args, **options))
+    with pytest.raises(RuntimeError, match="taken back"):
+        choose_all(lab, [replace(usual, budget=90), later, replace(usual, budget=91), replace(usual, budget=90)])
+    assert done == [90, 91]
+    assert jobs == [2]
 
 
 def test_what_is_kept_of_the_choice_is_enough_for_another_budget(tmp_path, monkeypatch):

@@ -75,16 +75,21 @@ def choose(lab: Lab, choice: Choice) -> Chosen:
 
 
 def choose_all(lab: Lab, choices: Iterable[Choice]) -> None:
-    """The same for many at once, ``jobs`` at a time; what several share is trained once, and before they choose."""
-    left = {choice.name(lab): choice for choice in choices if not choice.file(lab).is_file()}.values()
-    lab.train(dict.fromkeys(choice.training for choice in left), lab.name)
-    calls = [{"lab": replace(lab, jobs=1), "choice": choice} for choice in left]
-    list(lab.annealing().each(_keep, calls, "choices of an epoch", talks=True))
+    """The same for many at once, ``jobs`` at a time. Those of one training are one job: an end before the last loses
+    that of the jobs under way alone, and no training happens twice.
+    """
+    jobs: dict[Training, dict[str, Choice]] = {}
+    for choice in choices:
+        if not choice.file(lab).is_file():
+            jobs.setdefault(choice.training, {})[choice.name(lab)] = choice
+    calls = [{"lab": replace(lab, jobs=1), "choices": tuple(named.values())} for named in jobs.values()]
+    list(lab.each(_keep, calls, f"{lab.name}: trainings and their best epochs", talks=True))
 
 
-def _keep(lab: Lab, choice: Choice) -> None:
-    """``choose``, of which another process gets the file alone: a GPU's tensors end with the process they are of."""
-    choose(lab, choice)
+def _keep(lab: Lab, choices: tuple[Choice, ...]) -> None:
+    """``choose``, of which another process gets the files alone: a GPU's tensors end with the process they are of."""
+    for choice in choices:
+        choose(lab, choice)
 
 
 def _find(lab: Lab, choice: Choice, file: Path) -> None:

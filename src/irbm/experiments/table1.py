@@ -27,6 +27,8 @@ OWN: dict[str, dict[str, dict[str, Any]]] = {
     MNIST: {
         "iRBM RP 1000 chains": {"n_chains": 1000},
         "iRBM RP averaged": {"averaging": 1000},
+        "iRBM RP 0.9 l": {"regroup": 0.9},
+        "iRBM RP 0.9 l averaged": {"regroup": 0.9, "averaging": 1000},
     },
     CALTECH: {
         "iRBM RP 0.9 l": {"regroup": 0.9},
