@@ -335,7 +335,7 @@ def test_depths_of_figs_5_and_6_are_those_of_the_parameters(out):
     X = data.load("digits").train.X.astype(np.float64)
     figures = {r["regroup"]: r for r in quick(out, "fig5")["runs"]}
     orders = {r["regroup"]: r for r in quick(out, "fig6")["runs"]}
-    assert set(figures) == {None, *orders} == {None, "adaptive", 0.5}
+    assert set(figures) == {None, *orders} == {None, "adaptive", 0.5, 0.9}
     for training in registry.EXPERIMENTS["fig5"].trainings(Lab(out=out, quick=True, epochs=EPOCHS), (0,)):
         log_p = kept(out, training, EPOCHS).log_p_z(X)
         found = figures[training.settings.regroup]
