@@ -4,6 +4,7 @@ The paper does not say how much was regrouped for its figures 5 and 6, which com
 (fig. 4) and the adaptive schedule (eq. 32): here are both.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -38,13 +39,26 @@ WORDS = (
 ROWS = 1000
 
 
-def trainings(lab: Lab, seeds: tuple[int, ...], ways: dict[str, Way] = WAYS) -> list[Training]:
-    return [
-        Training(dataset=name, settings=paper.density(name, lab.n_iter(EPOCHS[name]), regroup), seed=seed)
-        for name in lab.chosen_datasets(DATASETS)
-        for regroup in ways.values()
-        for seed in seeds
-    ]
+def training(lab: Lab, dataset: str, way: str, seed: int) -> Training:
+    settings = paper.density(dataset, lab.n_iter(EPOCHS[dataset]), WAYS[way])
+    return Training(dataset=dataset, settings=settings, seed=seed)
+
+
+def places(lab: Lab, ways: Iterable[str]) -> list[tuple[str, str, int]]:
+    """Of the rows: data set, way to regroup, seed."""
+    seeds = lab.chosen_seeds(SEEDS, QUICK_SEEDS)
+    return [(name, way, seed) for name in lab.chosen_datasets(DATASETS) for way in ways for seed in seeds]
+
+
+def identity(lab: Lab, dataset: str, way: str, seed: int) -> str:
+    wanted = training(lab, dataset, way, seed)
+    return f"{lab.run_of(wanted).folder.name} {wanted.n_iter}"
+
+
+def shown(lab: Lab, result: dict[str, Any], ways: Iterable[str]) -> list[Run]:
+    """What the pictures show: one seed, the first."""
+    seed, *_ = result["seeds"]
+    return lab.train([training(lab, name, way, seed) for name in result["datasets"] for way in ways])
 
 
 def way_of(regroup: Way) -> str:
@@ -64,22 +78,28 @@ def of_training_examples(run: Run) -> NDArray[np.float32]:
 
 
 def run(lab: Lab) -> dict[str, Any]:
-    seeds = lab.chosen_seeds(SEEDS, QUICK_SEEDS)
-    runs = [figures(done) for done in lab.train(trainings(lab, seeds))]
-    datasets = lab.chosen_datasets(DATASETS)
-    settings = {name: settings_table(paper.density(name, lab.n_iter(EPOCHS[name]))) for name in datasets}
-    return {"datasets": list(datasets), "seeds": list(seeds), "settings": settings, "runs": runs}
+    wanted = places(lab, WAYS)
+    lab.train([training(lab, *place) for place in lab.left(wanted, identity)])
+    return lab.rows(wanted, identity, row, result_of)
 
 
-def figures(run: Run) -> dict[str, Any]:
+def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    order = sorted(rows, key=lambda r: (r["dataset"], list(WAYS).index(way_of(r["regroup"])), r["seed"]))
+    datasets = list(dict.fromkeys(r["dataset"] for r in order))
+    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in order}), "rows": order}
+
+
+def row(lab: Lab, dataset: str, way: str, seed: int) -> dict[str, Any]:
     """Where the likeliest z of the training examples lie; the pooled tail is not one z."""
-    last = run.history()[-1]
-    likeliest = of_training_examples(run)[:, :-1].argmax(1) + 1
+    (done,) = lab.train([training(lab, dataset, way, seed)])
+    last = done.history()[-1]
+    likeliest = of_training_examples(done)[:, :-1].argmax(1) + 1
     lowest, low, high, highest = np.quantile(likeliest, [0, 0.01, 0.99, 1]).tolist()
     return {
-        "dataset": run.training.dataset,
-        "regroup": run.training.settings.regroup,
-        "seed": run.training.seed,
+        "dataset": dataset,
+        "regroup": done.training.settings.regroup,
+        "seed": seed,
+        "settings": settings_table(done.training.settings),
         "n_components": last.n_components,
         "effective_size": last.effective_size,
         "regrouped": last.regrouped,
@@ -87,14 +107,13 @@ def figures(run: Run) -> dict[str, Any]:
             "mean": float(likeliest.mean()), "min": lowest, "1 %": low, "99 %": high, "max": highest,
         },
         "share_above_regrouped": float((likeliest > last.regrouped).mean()),
-        "training_seconds": sum(row.seconds for row in run.history()),
+        "training_seconds": sum(report.seconds for report in done.history()),
     }  # fmt: skip
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
-    """One seed, the first."""
     panels = {}
-    for done in lab.train(trainings(lab, tuple(result["seeds"][:1]))):
+    for done in shown(lab, result, WAYS):
         log_p = of_training_examples(done)
         order = log_p[:, :-1].argmax(1).argsort(kind="stable")
         rows = order[np.linspace(0, len(order) - 1, min(SHOWN, len(order))).astype(int)]
@@ -108,7 +127,7 @@ def section(result: dict[str, Any]) -> str:
         "| data | training | seed | l | N_h | M_T | likeliest z: mean | range | above M_T | the paper's range |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for r in result["runs"]:
+    for r in result["rows"]:
         z = r["likeliest_z"]
         above = f"{r['share_above_regrouped']:.2%}" if r["regroup"] else ""
         wanted = "{}-{}".format(*RANGE[r["dataset"]]) if r["regroup"] and r["dataset"] in RANGE else ""
@@ -123,7 +142,7 @@ def section(result: dict[str, Any]) -> str:
 
 def _verdict(result: dict[str, Any], dataset: str) -> str:
     ways = [_found(result, dataset, way) for way in REGROUPED]
-    alone = _spread([r for r in result["runs"] if r["dataset"] == dataset and not r["regroup"]])
+    alone = _spread([r for r in result["rows"] if r["dataset"] == dataset and not r["regroup"]])
     text = (
         f"On {TITLES[dataset]}, of the likeliest z {'; '.join(ways)}. Without RP the 98 % lie within {alone:.0f} units."
     )
@@ -131,7 +150,7 @@ def _verdict(result: dict[str, Any], dataset: str) -> str:
 
 
 def _found(result: dict[str, Any], dataset: str, way: str) -> str:
-    own = [r for r in result["runs"] if r["dataset"] == dataset and r["regroup"] == REGROUPED[way]]
+    own = [r for r in result["rows"] if r["dataset"] == dataset and r["regroup"] == REGROUPED[way]]
     above, means = [r["share_above_regrouped"] for r in own], [r["likeliest_z"]["mean"] for r in own]
     return (
         f"{way} puts {_range(above, '.2%')} above M_T, with means of {_range(means, '.0f')}, and 98 % within "

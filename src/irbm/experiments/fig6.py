@@ -11,7 +11,7 @@ from irbm import plots
 from irbm.evaluation.diagnostics import order_invariance
 from irbm.evaluation.permutations import permuted
 from irbm.experiments import fig5, paper
-from irbm.experiments.lab import Lab, Run, load, settings_table
+from irbm.experiments.lab import Lab, load, settings_table
 from irbm.experiments.paper import BOTH, ORDERS, TITLES
 from irbm.ops.noise import uniform_noise
 
@@ -23,34 +23,34 @@ QUANTILES = (0.0, 0.05, 0.5, 0.95, 1.0)
 
 
 def run(lab: Lab) -> dict[str, Any]:
-    seeds, datasets = lab.chosen_seeds(SEEDS, QUICK_SEEDS), lab.chosen_datasets(DATASETS)
-    runs = [figures(done) for done in lab.train(fig5.trainings(lab, seeds, fig5.REGROUPED))]
-    settings = {name: settings_table(paper.density(name, lab.n_iter(fig5.EPOCHS[name]))) for name in datasets}
-    return {"datasets": list(datasets), "seeds": list(seeds), "settings": settings, "runs": runs}
+    wanted = fig5.places(lab, fig5.REGROUPED)
+    lab.train([fig5.training(lab, *place) for place in lab.left(wanted, fig5.identity)])
+    return lab.rows(wanted, fig5.identity, row, fig5.result_of)
 
 
-def figures(run: Run) -> dict[str, Any]:
+def row(lab: Lab, dataset: str, way: str, seed: int) -> dict[str, Any]:
     """The condition of Proposition 3.1, in the order that training left and in others: one need not speak for all."""
-    machine, last = run.machine(), run.history()[-1]
-    m, X = max(1, last.regrouped), torch.from_numpy(load(run.training.dataset).train.X)
-    noise = uniform_noise(run.training.seed, 0)
+    (done,) = lab.train([fig5.training(lab, dataset, way, seed)])
+    machine, last = done.machine(), done.history()[-1]
+    m, X = max(1, last.regrouped), torch.from_numpy(load(dataset).train.X)
+    noise = uniform_noise(seed, 0)
     others = [order_invariance(permuted(machine, m, noise), X, m) for _ in range(ORDERS)]
     return {
-        "dataset": run.training.dataset,
-        "regroup": run.training.settings.regroup,
-        "seed": run.training.seed,
+        "dataset": dataset,
+        "regroup": done.training.settings.regroup,
+        "seed": seed,
+        "settings": settings_table(done.training.settings),
         "n_components": last.n_components,
         "regrouped": m,
         "mean_log_p_z_up_to_m": order_invariance(machine, X, m),
         "in_other_orders": others,
-        "training_seconds": sum(row.seconds for row in run.history()),
+        "training_seconds": sum(report.seconds for report in done.history()),
     }
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
-    """One seed, the first."""
     panels: dict[str, dict[str, tuple[NDArray[np.float32], int]]] = {}
-    for done in lab.train(fig5.trainings(lab, tuple(result["seeds"][:1]), fig5.REGROUPED)):
+    for done in fig5.shown(lab, result, fig5.REGROUPED):
         log_up_to = np.logaddexp.accumulate(fig5.of_training_examples(done)[:, :-1], axis=1)
         bands = np.quantile(log_up_to, QUANTILES, axis=0)
         ways = panels.setdefault(TITLES[done.training.dataset], {})
@@ -63,7 +63,7 @@ def section(result: dict[str, Any]) -> str:
         "| data | training | seed | l | M_T | mean ln p(z ≤ M_T given v) | in 5 other orders | the paper |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for r in result["runs"]:
+    for r in result["rows"]:
         others = r["in_other_orders"]
         lines.append(
             f"| {TITLES[r['dataset']]} | {fig5.way_of(r['regroup'])} | {r['seed']} | {r['n_components']} | "
@@ -75,7 +75,7 @@ def section(result: dict[str, Any]) -> str:
 
 
 def _verdict(result: dict[str, Any], dataset: str, way: str) -> str:
-    own = [r for r in result["runs"] if r["dataset"] == dataset and r["regroup"] == fig5.REGROUPED[way]]
+    own = [r for r in result["rows"] if r["dataset"] == dataset and r["regroup"] == fig5.REGROUPED[way]]
     found = [r["mean_log_p_z_up_to_m"] for r in own]
     mean = float(np.mean(found))
     agrees = "as far below zero as the paper's" if mean < 0.7 * PAPER[dataset] else "nearer to zero than the paper's"
