@@ -141,6 +141,18 @@ def test_rows_of_other_calls_stay(tmp_path):
     assert [r["model"] for r in result["rows"]] == ["RBM", "iRBM"]
 
 
+@pytest.mark.parametrize("name", ["fig5", "fig6"])
+def test_depths_of_other_seeds_stay(tmp_path, name):
+    def rows(seed):
+        lab = Lab(out=tmp_path, quick=True, epochs=EPOCHS, seeds=(seed,))
+        return registry.reproduce(name, lab)["rows"]
+
+    first, both = rows(0), rows(1)
+    assert {r["seed"] for r in first} == {0}
+    assert [r for r in both if r["seed"] == 0] == first
+    assert len(both) == 2 * len(first)
+
+
 def test_figures_share_trainings(tmp_path):
     quick(tmp_path, "fig5")
     folders = set((tmp_path / "quick" / "runs").iterdir())
@@ -333,10 +345,11 @@ def kept(out, training, epoch):
 
 def test_depths_of_figs_5_and_6_are_those_of_the_parameters(out):
     X = data.load("digits").train.X.astype(np.float64)
-    figures = {r["regroup"]: r for r in quick(out, "fig5")["runs"]}
-    orders = {r["regroup"]: r for r in quick(out, "fig6")["runs"]}
+    figures = {r["regroup"]: r for r in quick(out, "fig5")["rows"]}
+    orders = {r["regroup"]: r for r in quick(out, "fig6")["rows"]}
     assert set(figures) == {None, *orders} == {None, "adaptive", 0.5, 0.9}
-    for training in registry.EXPERIMENTS["fig5"].trainings(Lab(out=out, quick=True, epochs=EPOCHS), (0,)):
+    fig5, lab = registry.EXPERIMENTS["fig5"], Lab(out=out, quick=True, epochs=EPOCHS)
+    for training in (fig5.training(lab, *place) for place in fig5.places(lab, fig5.WAYS)):
         log_p = kept(out, training, EPOCHS).log_p_z(X)
         found = figures[training.settings.regroup]
         z = log_p[:, :-1].argmax(1) + 1
@@ -441,7 +454,7 @@ def test_choices_of_one_training_are_one_job_and_what_is_done_outlives_a_failure
 
 def test_what_is_kept_of_the_choice_is_enough_for_another_budget(tmp_path, monkeypatch):
     """Trainings may be thrown away: an estimate with a larger budget needs none of them."""
-    regrouped = ("iRBM RP", "iRBM RP as RBM", *registry.EXPERIMENTS["table1"].OWN["digits"])
+    regrouped = ("iRBM RP as RBM", *registry.EXPERIMENTS["table1"].regrouped("digits"))
     before = quick(tmp_path, "table1", only=regrouped)
     shutil.rmtree(tmp_path / "quick" / "runs")
     monkeypatch.setattr(lab_room, "Trainer", None)
@@ -521,22 +534,30 @@ def test_rows_that_are_there_are_not_done_again(tmp_path):
 def test_rows_of_our_own_are_of_some_data_sets_and_change_what_their_names_say(tmp_path):
     table1 = registry.EXPERIMENTS["table1"]
     lab = Lab(out=tmp_path)
+    mnist, caltech = "binarized_mnist", "caltech101_silhouettes"
     changes = {
-        ("binarized_mnist", "iRBM RP 1000 chains"): {"n_chains": 1000},
-        ("binarized_mnist", "iRBM RP averaged"): {"averaging": 1000, "n_iter": 600},
-        ("caltech101_silhouettes", "iRBM RP 0.9 l"): {"regroup": 0.9},
-        ("caltech101_silhouettes", "iRBM RP 0.9 l averaged"): {"regroup": 0.9, "averaging": 500},
+        (mnist, "iRBM RP 1000 chains"): {"n_chains": 1000},
+        (mnist, "iRBM RP averaged"): {"averaging": 1000, "n_iter": 600},
+        (mnist, "iRBM RP 0.9 l averaged"): {"regroup": 0.9, "averaging": 1000, "n_iter": 600},
+        (caltech, "iRBM RP 0.9 l"): {"regroup": 0.9},
+        (caltech, "iRBM RP 0.9 l averaged"): {"regroup": 0.9, "averaging": 500},
+        (caltech, "RBM averaged"): {"averaging": 500},
         ("digits", "iRBM RP averaged"): {"averaging": 100},
         ("digits", "iRBM RP 0.9 l"): {"regroup": 0.9},
     }
     own = [(name, model) for name in table1.EFFORT for model in table1.OWN_MODELS if table1.has(name, model)]
     assert set(own) == set(changes)
     for (name, model), change in changes.items():
-        usual = table1.training(name, "iRBM RP", 0, lab).settings
-        assert table1.training(name, model, 0, lab).settings == replace(usual, **change)
+        usual = table1.training(name, "RBM" if model.startswith("RBM") else "iRBM RP", 0, lab)
+        expected = replace(usual, settings=replace(usual.settings, **change))
+        assert table1.training(name, model, 0, lab) == expected
     assert [choice.epochs for choice in table1.choices(lab, "binarized_mnist", "iRBM RP averaged", 0)] == [
         (100, 200, 300, 400, 500, 600)
     ]
+    (averaged,), (plain,) = (table1.choices(lab, caltech, model, 0) for model in ("RBM averaged", "RBM"))
+    tried = replace(plain.training.settings, averaging=500)
+    assert averaged == replace(plain, training=replace(plain.training, settings=tried))
+    assert table1.regrouped(caltech) == ("iRBM RP", "iRBM RP 0.9 l", "iRBM RP 0.9 l averaged")
     with pytest.raises(KeyError):
         table1.training("caltech101_silhouettes", "iRBM RP 1000 chains", 0, lab)
 

@@ -74,7 +74,7 @@ def run(lab: Lab) -> dict[str, Any]:
 
 
 def _identity(lab: Lab, dataset: str, seed: int) -> str:
-    models = (table1.RP, *table1.OWN[dataset])
+    models = table1.regrouped(dataset)
     return " ".join(one.name(lab) for model in models for one in table1.choices(lab, dataset, model, seed))
 
 

@@ -22,26 +22,33 @@ TITLE = "Table 1: density models"
 DATASETS = BOTH
 SEEDS = QUICK_SEEDS = (0,)
 RP, CONVERTED, CLASSIC, ORDINARY, GREEDY = "iRBM RP", "iRBM RP as RBM", "RBM", "iRBM", "FW-iRBM + CD"
-# Rows that are not of the paper, with what they change of RP's settings.
-OWN: dict[str, dict[str, dict[str, Any]]] = {
+# Rows that are not of the paper: whose settings they start from, and what they change.
+OWN: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
     MNIST: {
-        "iRBM RP 1000 chains": {"n_chains": 1000},
-        "iRBM RP averaged": {"averaging": 1000},
-        "iRBM RP 0.9 l": {"regroup": 0.9},
-        "iRBM RP 0.9 l averaged": {"regroup": 0.9, "averaging": 1000},
+        "iRBM RP 1000 chains": (RP, {"n_chains": 1000}),
+        "iRBM RP averaged": (RP, {"averaging": 1000}),
+        "iRBM RP 0.9 l averaged": (RP, {"regroup": 0.9, "averaging": 1000}),
     },
     CALTECH: {
-        "iRBM RP 0.9 l": {"regroup": 0.9},
-        "iRBM RP 0.9 l averaged": {"regroup": 0.9, "averaging": 500},
+        "iRBM RP 0.9 l": (RP, {"regroup": 0.9}),
+        "iRBM RP 0.9 l averaged": (RP, {"regroup": 0.9, "averaging": 500}),
+        "RBM averaged": (CLASSIC, {"averaging": 500}),
     },
     DIGITS: {
-        "iRBM RP averaged": {"averaging": 100},
-        "iRBM RP 0.9 l": {"regroup": 0.9},
+        "iRBM RP averaged": (RP, {"averaging": 100}),
+        "iRBM RP 0.9 l": (RP, {"regroup": 0.9}),
     },
 }
-WITHOUT = (CLASSIC, ORDINARY, GREEDY)  # models without RP
 OWN_MODELS = tuple(dict.fromkeys(model for models in OWN.values() for model in models))
-MODELS = (RP, CONVERTED, *OWN_MODELS, *WITHOUT)
+
+
+def _own_of(usual: str) -> tuple[str, ...]:
+    """The rows of our own that change something of a model's settings, of whatever data set."""
+    return tuple(dict.fromkeys(own for models in OWN.values() for own, (of, _) in models.items() if of == usual))
+
+
+WITHOUT = (CLASSIC, *_own_of(CLASSIC), ORDINARY, GREEDY)  # models without RP
+MODELS = (RP, CONVERTED, *_own_of(RP), *WITHOUT)
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,9 @@ def training(dataset: str, model: str, seed: int, lab: Lab) -> Training:
     if model in (RP, CONVERTED):
         return Training(dataset=dataset, settings=settings, seed=seed)
     if model in OWN_MODELS:
-        return Training(dataset=dataset, settings=replace(settings, **OWN[dataset][model]), seed=seed)
+        usual, changes = OWN[dataset][model]
+        like = training(dataset, usual, seed, lab)
+        return replace(like, settings=replace(like.settings, n_iter=settings.n_iter, **changes))
     ordinary = replace(settings, regroup=None)
     if model == ORDINARY:
         return Training(dataset=dataset, settings=ordinary, seed=seed)
@@ -131,13 +140,15 @@ def _candidates(dataset: str, model: str) -> tuple[int, ...]:
     effort = EFFORT[dataset]
     if model == GREEDY:
         return effort.greedy_candidates
-    return effort.averaged_candidates if "averaging" in OWN[dataset].get(model, {}) else effort.candidates
+    _, changes = OWN[dataset].get(model, (model, {}))
+    return effort.averaged_candidates if "averaging" in changes else effort.candidates
 
 
 def choices(lab: Lab, dataset: str, model: str, seed: int) -> list[Choice]:
     """The same with each of the settings tried, and with the epochs to choose from, up to the last one trained."""
     usual, effort = training(dataset, model, seed, lab), EFFORT[dataset]
-    tried = TRIED[dataset].get(model, ((usual.settings.learning_rate, usual.settings.l1),))
+    like, _ = OWN[dataset].get(model, (model, {}))
+    tried = TRIED[dataset].get(like, ((usual.settings.learning_rate, usual.settings.l1),))
     epochs = (*(epoch for epoch in _candidates(dataset, model) if epoch < usual.n_iter), usual.n_iter)
     settings = [replace(usual.settings, learning_rate=rate, l1=l1) for rate, l1 in tried]
     return [Choice(replace(usual, settings=one), epochs, effort.choice_budget) for one in settings]
@@ -153,9 +164,14 @@ def best(lab: Lab, dataset: str, seed: int, model: str = RP) -> Chosen:
     return max((choose(lab, one) for one in choices(lab, dataset, model, seed)), key=lambda chosen: chosen.lower)
 
 
+def regrouped(dataset: str) -> tuple[str, ...]:
+    """The infinite RBMs with random permutation, that of the paper first."""
+    return (RP, *(model for model, (like, _) in OWN[dataset].items() if like == RP))
+
+
 def best_regrouped(lab: Lab, dataset: str, seed: int) -> tuple[str, Chosen]:
     """Of the infinite RBMs with random permutation, our own among them, the one that validates best, with its name."""
-    found = ((model, best(lab, dataset, seed, model)) for model in (RP, *OWN[dataset]))
+    found = ((model, best(lab, dataset, seed, model)) for model in regrouped(dataset))
     return max(found, key=lambda one: one[1].lower)
 
 
@@ -397,14 +413,20 @@ def _validated(r: dict[str, Any]) -> float:
     return float(max(looked["lower"] for looked in r["validation"]))
 
 
+def _without(result: dict[str, Any]) -> list[str]:
+    """The models without RP to stand beside: the paper's, and of our own those that have rows."""
+    return [model for model in WITHOUT if model not in OWN_MODELS or any(r["model"] == model for r in result["rows"])]
+
+
 def _best(result: dict[str, Any]) -> list[str]:
     """The seed of every model that validates best, where there are several: with RP beside the best without it."""
-    beside = " | ".join(f"beside {model}" for model in WITHOUT)
+    without = _without(result)
+    beside = " | ".join(f"beside {model}" for model in without)
     lines = [
         BEST,
         "",
         f"| data | model | seed | of seeds | test log-likelihood | bracket | verdict | paper | diff. | {beside} |",
-        "|---|---|---|---|---|---|---|---|---|" + "---|" * len(WITHOUT),
+        "|---|---|---|---|---|---|---|---|---|" + "---|" * len(without),
     ]
     several = [
         name for name in result["datasets"] if len({r["seed"] for r in result["rows"] if r["dataset"] == name}) > 1
@@ -415,7 +437,7 @@ def _best(result: dict[str, Any]) -> list[str]:
         for model, r in chosen.items():
             data, _, seed, *_, value, bracket, verdict, theirs, apart = _cells(r)
             n = sum(one["model"] == model for one in rows)
-            others = [chosen.get(other) if model in (RP, *OWN[name]) else None for other in WITHOUT]
+            others = [chosen.get(other) if model in regrouped(name) else None for other in without]
             found = [_against(r["test"], other["test"]) if other else "" for other in others]
             cells = (data, model, seed, f"{n}", value, bracket, verdict, theirs, apart, *found)
             lines.append(f"| {' | '.join(cells)} |")
@@ -424,9 +446,10 @@ def _best(result: dict[str, Any]) -> list[str]:
 
 def _beside(result: dict[str, Any]) -> list[str]:
     """How models with RP stand beside those without, by brackets and not by values, seed by seed: a table."""
+    without = _without(result)
     lines = [
-        f"| data | model | mean, of seeds | reliable | {' | '.join(f'beside {model}' for model in WITHOUT)} |",
-        "|---|---|---|---|" + "---|" * len(WITHOUT),
+        f"| data | model | mean, of seeds | reliable | {' | '.join(f'beside {model}' for model in without)} |",
+        "|---|---|---|---|" + "---|" * len(without),
     ]
     for name in result["datasets"]:
         rows = [r for r in result["rows"] if r["dataset"] == name]
@@ -434,9 +457,9 @@ def _beside(result: dict[str, Any]) -> list[str]:
             ours = {r["seed"]: r["test"] for r in rows if r["model"] == model}
             sure = sum(test["reliable"] for test in ours.values())
             cells = [TITLES[name], model, f"{mean:.2f}, {n}", f"{sure} of {n}"]
-            for other in WITHOUT:
+            for other in without:
                 theirs = [(ours[r["seed"]], r["test"]) for r in rows if r["model"] == other and r["seed"] in ours]
-                compared = theirs if model in (RP, *OWN[name]) else []
+                compared = theirs if model in regrouped(name) else []
                 cells.append(_how_often([_against(*pair) for pair in compared]))
             lines.append(f"| {' | '.join(cells)} |")
     return lines
