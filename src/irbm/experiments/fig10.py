@@ -20,13 +20,22 @@ SEEDS = QUICK_SEEDS = (0,)
 
 
 def run(lab: Lab) -> dict[str, Any]:
-    """Of the machines of table 1 trained with RP, at the epochs that validate best."""
     datasets, seeds = lab.chosen_datasets(DATASETS), lab.chosen_seeds(SEEDS, QUICK_SEEDS)
-    runs = [figures(lab, name, seed) for name in datasets for seed in seeds]
-    return {"datasets": list(datasets), "seeds": list(seeds), "settings": {}, "runs": runs}
+    return lab.rows([(name, seed) for name in datasets for seed in seeds], _identity, row, _result)
 
 
-def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
+def _identity(lab: Lab, dataset: str, seed: int) -> str:
+    return " ".join(one.name(lab) for one in table1.choices(lab, dataset, table1.RP, seed))
+
+
+def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    order = sorted(rows, key=lambda r: (r["dataset"], r["seed"]))
+    datasets = list(dict.fromkeys(r["dataset"] for r in order))
+    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in order}), "rows": order}
+
+
+def row(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
+    """Of the machine of table 1 trained with RP, at the epoch that validates best."""
     best = table1.best(lab, dataset, seed)
     report, machine = best.report, best.machine
     noise, X = uniform_noise(seed, 0), torch.from_numpy(load(dataset).test.X)
@@ -48,11 +57,12 @@ def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
         },
         "share_above_regrouped": float((z_m > report.regrouped).mean()),
         "counts": np.bincount(z_m, minlength=report.n_components + 1)[1:].tolist(),  # of z = 1, 2, ..., l
+        "chosen_at": best.commit,
     }
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
-    shown = [r for r in result["runs"] if r["seed"] == result["seeds"][0]]
+    shown = [r for r in result["rows"] if r["seed"] == result["seeds"][0]]
     return plots.depth_histograms({TITLES[r["dataset"]]: (np.array(r["counts"]), r["regrouped"]) for r in shown})
 
 
@@ -61,16 +71,20 @@ def section(result: dict[str, Any]) -> str:
         "| data | seed | epoch | l | M_T | likeliest z: mean ± sd | range | above M_T |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    words = []
-    for r in result["runs"]:
+    for r in result["rows"]:
         z = r["likeliest_z"]
         lines.append(
             f"| {TITLES[r['dataset']]} | {r['seed']} | {r['epoch']} | {r['n_components']} | {r['regrouped']} | "
             f"{z['mean']:.0f} ± {z['sd']:.0f} | {z['min']}-{z['max']} | {r['share_above_regrouped']:.2%} |"
         )
-        words.append(
-            f"On {TITLES[r['dataset']]} {r['share_above_regrouped']:.2%} of the test examples have their likeliest z "
-            f"above M_T (the paper: all), and they differ by {z['sd']:.1f} units (standard deviation), "
-            f"{z['sd'] / z['mean']:.1%} of the mean."
-        )
-    return "\n".join([*lines, "", " ".join(words)])
+    return "\n".join([*lines, "", " ".join(_verdict(result, name) for name in result["datasets"])])
+
+
+def _verdict(result: dict[str, Any], dataset: str) -> str:
+    own = [r for r in result["rows"] if r["dataset"] == dataset]
+    above = ", ".join(f"{r['share_above_regrouped']:.2%}" for r in own)
+    spread = ", ".join(f"{r['likeliest_z']['sd']:.1f}" for r in own)
+    return (
+        f"On {TITLES[dataset]} {above} of the test examples have their likeliest z above M_T (the paper: all), and they "
+        f"differ by {spread} units (standard deviation)."
+    )
