@@ -85,6 +85,6 @@ def _verdict(result: dict[str, Any], dataset: str) -> str:
     above = ", ".join(f"{r['share_above_regrouped']:.2%}" for r in own)
     spread = ", ".join(f"{r['likeliest_z']['sd']:.1f}" for r in own)
     return (
-        f"On {TITLES[dataset]} {above} of the test examples have their likeliest z above M_T (the paper: all), and they "
-        f"differ by {spread} units (standard deviation)."
+        f"On {TITLES[dataset]} {above} of the test examples have their likeliest z above M_T (the paper: all), and "
+        f"they differ by {spread} units (standard deviation)."
     )
