@@ -113,6 +113,7 @@ def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
         "share_in_noise": {name: float((depth[name] < low).mean()) for name in chains},
         "single_pixels": {name: single_pixels(v_BD, shape) for name, v_BD in (chains | {"test": test}).items()},
         "images": written(p_BD),
+        "chosen_at": best.commit,
     }
 
 
