@@ -66,6 +66,11 @@ def way_of(regroup: Way) -> str:
     return next(name for name, way in WAYS.items() if way == regroup)
 
 
+def regrouped(result: dict[str, Any], dataset: str) -> list[str]:
+    """The ways to regroup that a data set has rows of."""
+    return list(dict.fromkeys(way_of(r["regroup"]) for r in result["rows"] if r["dataset"] == dataset and r["regroup"]))
+
+
 def log_prob_z(machine: Machine, X: torch.Tensor) -> NDArray[np.float32]:
     """ln p(z | v) of many examples: (n, l+1)."""
     parts = (X[at : at + ROWS].to(machine.weights) for at in range(0, len(X), ROWS))
@@ -141,7 +146,7 @@ def section(result: dict[str, Any]) -> str:
 
 
 def _verdict(result: dict[str, Any], dataset: str) -> str:
-    ways = [_found(result, dataset, way) for way in REGROUPED]
+    ways = [_found(result, dataset, way) for way in regrouped(result, dataset)]
     alone = _spread([r for r in result["rows"] if r["dataset"] == dataset and not r["regroup"]])
     text = (
         f"On {TITLES[dataset]}, of the likeliest z {'; '.join(ways)}. Without RP the 98 % lie within {alone:.0f} units."

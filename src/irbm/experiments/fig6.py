@@ -70,7 +70,8 @@ def section(result: dict[str, Any]) -> str:
             f"{r['regrouped']} | {r['mean_log_p_z_up_to_m']:.2f} | {min(others):.2f} to {max(others):.2f} | "
             f"{PAPER.get(r['dataset'], '')} |"
         )
-    words = [_verdict(result, name, way) for name in result["datasets"] if name in PAPER for way in fig5.REGROUPED]
+    known = [name for name in result["datasets"] if name in PAPER]
+    words = [_verdict(result, name, way) for name in known for way in fig5.regrouped(result, name)]
     return "\n".join([*lines, "", " ".join(words)])
 
 
