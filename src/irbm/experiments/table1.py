@@ -274,7 +274,7 @@ def section(result: dict[str, Any]) -> str:
     words = [WORDS, *(_among(result, name) for name in result["datasets"])]
     found = {(r["dataset"], r["model"]) for r in result["rows"]}
     for name in result["datasets"]:
-        missing = [model for model in MODELS if model not in OWN_MODELS and (name, model) not in found]
+        missing = [model for model in MODELS if has(name, model) and (name, model) not in found]
         words += [f"Not run yet on {TITLES[name]}: {', '.join(missing)}."] if missing else []
     told = (r for r in result["rows"] if (r["model"] == RP and r["seed"] == result["seeds"][0]) or _found_late(r))
     stories = [_story(r) for r in told]
