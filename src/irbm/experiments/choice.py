@@ -76,7 +76,8 @@ def choose(lab: Lab, choice: Choice) -> Chosen:
 
 def choose_all(lab: Lab, choices: Iterable[Choice]) -> None:
     """The same for many at once, ``jobs`` at a time. Those of one training are one job: an end before the last loses
-    that of the jobs under way alone, and no training happens twice.
+    that of the jobs under way alone, and no training happens twice. On a GPU as many estimates as trainings run at
+    once, which takes longer than a few at a time: what is done being kept weighs more.
     """
     jobs: dict[Training, dict[str, Choice]] = {}
     for choice in choices:

@@ -31,7 +31,7 @@ from irbm.training import Callback, Checkpointer, Report, Settings, Trainer, Tra
 from irbm.training.initial import initial_machine
 
 KEPT_EARLY, KEPT_EVERY = 10, 50  # epochs whose machines are kept, beside the last one asked for
-ANNEALED_AT_ONCE = 3  # estimates of ln Z on one GPU: the chains of a few fill it, and more only wait for each other
+ANNEALED_AT_ONCE = 3  # rows of estimates on one GPU: the chains of a few fill it, and more only wait for each other
 
 T = TypeVar("T")
 Advance = Callable[[int], None]
@@ -327,9 +327,13 @@ class Lab:
                     bar.advance(task)
                 return
             with ProcessPoolExecutor(self.jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-                for job in as_completed([pool.submit(function, **call) for call in calls]):
-                    yield job.result()
-                    bar.advance(task)
+                jobs = [pool.submit(function, **call) for call in calls]
+                try:
+                    for job in as_completed(jobs):
+                        yield job.result()
+                        bar.advance(task)
+                finally:
+                    pool.shutdown(cancel_futures=True)  # after a failure none is begun any more
 
     def classify(
         self,
