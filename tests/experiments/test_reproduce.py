@@ -15,13 +15,12 @@ import torch
 from safetensors import safe_open
 
 from irbm import cli, data
-from irbm.experiments import choice as choice_room
 from irbm.experiments import density_search, fractions, table2
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
 from irbm.experiments.choice import choose, choose_all
 from irbm.experiments.lab import Lab, Training, train
-from irbm.experiments.results import stamp
+from irbm.experiments.results import shown, stamp
 from irbm.training import Settings
 
 EPOCHS = 2
@@ -104,7 +103,7 @@ def test_ctrl_c_says_how_to_go_on(reproduce, tmp_path, monkeypatch):
     assert "fig4: stopped; the same command goes on" in said
 
 
-@pytest.mark.parametrize("name", ["fig5", "table1", "table2", "fig7"])
+@pytest.mark.parametrize("name", ["fig5", "fig6", "table1", "table2", "fig7", "fig9", "fig10"])
 def test_a_second_call_does_not_train_again(out, name, monkeypatch):
     before = quick(out, name)
     monkeypatch.setattr(lab_room, "Trainer", None)
@@ -141,7 +140,7 @@ def test_rows_of_other_calls_stay(tmp_path):
     assert [r["model"] for r in result["rows"]] == ["RBM", "iRBM"]
 
 
-@pytest.mark.parametrize("name", ["fig5", "fig6"])
+@pytest.mark.parametrize("name", ["fig5", "fig6", "fig10"])
 def test_depths_of_other_seeds_stay(tmp_path, name):
     def rows(seed):
         lab = Lab(out=tmp_path, quick=True, epochs=EPOCHS, seeds=(seed,))
@@ -436,20 +435,66 @@ def test_choices_come_back_from_processes_as_files_alone(out, monkeypatch):
 def test_choices_of_one_training_are_one_job_and_what_is_done_outlives_a_failure(tmp_path, monkeypatch):
     lab = Lab(out=tmp_path, quick=True, epochs=EPOCHS)
     (usual,) = registry.EXPERIMENTS["table1"].choices(lab, "digits", "iRBM", 0)
-    later, done = replace(usual, training=replace(usual.training, seed=1)), []
+    first, again, failing, last = (
+        replace(usual, budget=budget, training=replace(usual.training, seed=seed))
+        for seed, budget in ((0, 90), (0, 91), (1, 90), (2, 90))
+    )
+    train, jobs, trained = Lab.train, [], []
 
-    def choose(lab, choice):
-        if choice.training.seed == 1:
+    def trains(lab, trainings, what="training"):
+        trained.extend(training.seed for training in trainings)
+        if 1 in trained:
             raise RuntimeError("the machine was taken back")
-        done.append(choice.budget)
+        return train(lab, trainings, what)
 
-    monkeypatch.setattr(choice_room, "choose", choose)
-    each, jobs = Lab.each, []
+    each = Lab.each
+    monkeypatch.setattr(Lab, "train", trains)
     monkeypatch.setattr(Lab, "each", lambda *args, **options: jobs.append(len(args[2])) or each(*args, **options))
     with pytest.raises(RuntimeError, match="taken back"):
-        choose_all(lab, [replace(usual, budget=90), later, replace(usual, budget=91), replace(usual, budget=90)])
-    assert done == [90, 91]
-    assert jobs == [2]
+        choose_all(lab, [first, failing, again, last, first])
+    assert trained == [0, 0, 1], "both choices of a training come before the next"
+    assert jobs[0] == 3, "one job for each training"
+    assert [choice.file(lab).is_file() for choice in (first, again, failing, last)] == [True, True, False, False]
+
+
+def _fails_once_begun(folder, number):
+    (folder / str(number)).touch()
+    raise RuntimeError(f"job {number} fails")
+
+
+def test_after_a_failure_no_further_job_is_begun(tmp_path):
+    """One runs, one is handed over already; the other thirty are not begun."""
+    calls = [{"folder": tmp_path, "number": i} for i in range(32)]
+    with pytest.raises(RuntimeError, match="fails"):
+        list(Lab(out=tmp_path, jobs=2).each(_fails_once_begun, calls, "failing"))
+    assert 1 <= len(list(tmp_path.iterdir())) < 32
+
+
+def test_every_row_of_our_own_is_a_row_of_the_table_whatever_it_starts_from(monkeypatch):
+    table1 = registry.EXPERIMENTS["table1"]
+    assert set(table1.OWN_MODELS) <= set(table1.MODELS)
+    monkeypatch.setitem(table1.OWN, "digits", {of + " changed": (of, {"l2": 1e-4}) for of in ("RBM", "iRBM")})
+    assert table1._with_own(("RBM", "iRBM"))[-2:] == ("iRBM", "iRBM changed")
+    assert "RBM changed" in table1._with_own(("RBM",))
+
+
+def test_a_picture_has_the_first_seed_of_each_data_set():
+    places = [("a", 1), ("a", 2), ("b", 0), ("b", 2)]
+    result = {"rows": [{"dataset": dataset, "seed": seed} for dataset, seed in places]}
+    assert [(r["dataset"], r["seed"]) for r in shown(result)] == [("a", 1), ("b", 0)]
+
+
+def test_pictures_of_depths_train_what_was_asked_for_alone(tmp_path):
+    """Not the seeds that an earlier file has besides."""
+    fig5 = registry.EXPERIMENTS["fig5"]
+    quick(tmp_path, "fig5")
+    before = set((tmp_path / "quick" / "runs").iterdir())
+    lab = Lab(out=tmp_path, quick=True, epochs=EPOCHS + 1, seeds=(7,))
+    registry.reproduce("fig5", lab)
+    after = set((tmp_path / "quick" / "runs").iterdir()) - before
+    assert after == {lab.run_of(fig5.training(lab, "digits", way, 7)).folder for way in fig5.WAYS}
+    untouched = lab.run_of(fig5.training(lab, "digits", "RP", 0))
+    assert not untouched.file(EPOCHS + 1).is_file()
 
 
 def test_what_is_kept_of_the_choice_is_enough_for_another_budget(tmp_path, monkeypatch):

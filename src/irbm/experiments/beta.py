@@ -9,7 +9,7 @@ from irbm import plots
 from irbm.experiments import fig5, paper
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
 from irbm.experiments.paper import BOTH, TITLES
-from irbm.experiments.results import judged
+from irbm.experiments.results import judged, table
 
 TITLE = "Robustness to the penalty beta"
 DATASETS = BOTH
@@ -61,9 +61,7 @@ def run(lab: Lab) -> dict[str, Any]:
 
 
 def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    order = sorted(rows, key=lambda r: (r["dataset"], r["beta"], r["seed"]))
-    datasets = list(dict.fromkeys(r["dataset"] for r in order))
-    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in order}), "rows": order}
+    return table(rows, lambda r: (r["dataset"], r["beta"], r["seed"]))
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:

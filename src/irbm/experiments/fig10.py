@@ -12,6 +12,7 @@ from irbm.evaluation.permutations import permuted
 from irbm.experiments import fig5, table1
 from irbm.experiments.lab import Lab, load, settings_table
 from irbm.experiments.paper import BOTH, ORDERS, TITLES
+from irbm.experiments.results import shown, table
 from irbm.ops.noise import uniform_noise
 
 TITLE = "Figure 10: likeliest z of the test examples"
@@ -29,9 +30,7 @@ def _identity(lab: Lab, dataset: str, seed: int) -> str:
 
 
 def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    order = sorted(rows, key=lambda r: (r["dataset"], r["seed"]))
-    datasets = list(dict.fromkeys(r["dataset"] for r in order))
-    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in order}), "rows": order}
+    return table(rows, lambda r: (r["dataset"], r["seed"]))
 
 
 def row(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
@@ -62,8 +61,8 @@ def row(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
-    shown = [r for r in result["rows"] if r["seed"] == result["seeds"][0]]
-    return plots.depth_histograms({TITLES[r["dataset"]]: (np.array(r["counts"]), r["regrouped"]) for r in shown})
+    rows = shown(result)
+    return plots.depth_histograms({TITLES[r["dataset"]]: (np.array(r["counts"]), r["regrouped"]) for r in rows})
 
 
 def section(result: dict[str, Any]) -> str:

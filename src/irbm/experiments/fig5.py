@@ -16,6 +16,7 @@ from irbm import plots
 from irbm.experiments import paper
 from irbm.experiments.lab import Lab, Run, Training, load, settings_table
 from irbm.experiments.paper import BOTH, TITLES
+from irbm.experiments.results import table
 from irbm.models import Machine
 
 TITLE = "Figure 5: p(z | v) of all training examples"
@@ -55,10 +56,10 @@ def identity(lab: Lab, dataset: str, way: str, seed: int) -> str:
     return f"{lab.run_of(wanted).folder.name} {wanted.n_iter}"
 
 
-def shown(lab: Lab, result: dict[str, Any], ways: Iterable[str]) -> list[Run]:
-    """What the pictures show: one seed, the first."""
-    seed, *_ = result["seeds"]
-    return lab.train([training(lab, name, way, seed) for name in result["datasets"] for way in ways])
+def shown(lab: Lab, ways: Iterable[str]) -> list[Run]:
+    """What the pictures show: of the data sets and seeds asked for, one seed, the first."""
+    seed, *_ = lab.chosen_seeds(SEEDS, QUICK_SEEDS)
+    return lab.train([training(lab, *place) for place in places(lab, ways) if place[-1] == seed])
 
 
 def way_of(regroup: Way) -> str:
@@ -89,9 +90,7 @@ def run(lab: Lab) -> dict[str, Any]:
 
 
 def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    order = sorted(rows, key=lambda r: (r["dataset"], list(WAYS).index(way_of(r["regroup"])), r["seed"]))
-    datasets = list(dict.fromkeys(r["dataset"] for r in order))
-    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in order}), "rows": order}
+    return table(rows, lambda r: (r["dataset"], list(WAYS).index(way_of(r["regroup"])), r["seed"]))
 
 
 def row(lab: Lab, dataset: str, way: str, seed: int) -> dict[str, Any]:
@@ -118,13 +117,13 @@ def row(lab: Lab, dataset: str, way: str, seed: int) -> dict[str, Any]:
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     panels = {}
-    for done in shown(lab, result, WAYS):
+    for done in shown(lab, WAYS):
         log_p = of_training_examples(done)
         order = log_p[:, :-1].argmax(1).argsort(kind="stable")
         rows = order[np.linspace(0, len(order) - 1, min(SHOWN, len(order))).astype(int)]
         title = f"{TITLES[done.training.dataset]}, {way_of(done.training.settings.regroup)}"
         panels[title] = (log_p[rows, :-1], done.history()[-1].regrouped)
-    return plots.depth_panels(panels, columns=len(result["datasets"]))
+    return plots.depth_panels(panels, columns=len(lab.chosen_datasets(DATASETS)))
 
 
 def section(result: dict[str, Any]) -> str:

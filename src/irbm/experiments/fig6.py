@@ -50,7 +50,7 @@ def row(lab: Lab, dataset: str, way: str, seed: int) -> dict[str, Any]:
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     panels: dict[str, dict[str, tuple[NDArray[np.float32], int]]] = {}
-    for done in fig5.shown(lab, result, fig5.REGROUPED):
+    for done in fig5.shown(lab, fig5.REGROUPED):
         log_up_to = np.logaddexp.accumulate(fig5.of_training_examples(done)[:, :-1], axis=1)
         bands = np.quantile(log_up_to, QUANTILES, axis=0)
         ways = panels.setdefault(TITLES[done.training.dataset], {})

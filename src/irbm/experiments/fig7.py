@@ -9,7 +9,7 @@ from irbm import plots
 from irbm.experiments import paper
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
 from irbm.experiments.paper import DIGITS, MNIST
-from irbm.experiments.results import judged
+from irbm.experiments.results import judged, shown, table
 
 TITLE = "Figure 7: regularisation, rate and regrouping"
 DATASETS = (MNIST,)
@@ -81,14 +81,11 @@ def run(lab: Lab) -> dict[str, Any]:
 
 
 def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    order = sorted(rows, key=lambda r: (list(VARIANTS).index(r["variant"]), r["seed"]))
-    datasets = list(dict.fromkeys(r["dataset"] for r in order))
-    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in order}), "rows": order}
+    return table(rows, lambda r: (list(VARIANTS).index(r["variant"]), r["seed"]))
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
-    shown = [r for r in result["rows"] if r["seed"] == result["seeds"][0]]
-    return plots.likelihood_curves({r["variant"]: r["points"] for r in shown})
+    return plots.likelihood_curves({r["variant"]: r["points"] for r in shown(result)})
 
 
 def section(result: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from irbm import plots
 from irbm.experiments import fig5, table1
 from irbm.experiments.lab import Lab, load, settings_table
 from irbm.experiments.paper import BOTH, DIGITS, TITLES
+from irbm.experiments.results import shown, table
 from irbm.models import Frozen, Machine
 from irbm.ops.noise import uniform_noise
 
@@ -79,9 +80,7 @@ def _identity(lab: Lab, dataset: str, seed: int) -> str:
 
 
 def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    order = sorted(rows, key=lambda r: (r["dataset"], r["seed"]))
-    datasets = list(dict.fromkeys(r["dataset"] for r in order))
-    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in order}), "rows": order}
+    return table(rows, lambda r: (r["dataset"], r["seed"]))
 
 
 def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
@@ -95,7 +94,7 @@ def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
     chains = {
         "samples": drawn,
         "z_free_all_along": samples(machine, n_steps, 0, seed, FOR_TRAP)[0],
-        "from_test": samples(machine, n_steps, 0, seed, FOR_EXAMPLES, start_BD=test[shown(test)])[0],
+        "from_test": samples(machine, n_steps, 0, seed, FOR_EXAMPLES, start_BD=test[evenly(test)])[0],
     }
     depth = {name: likeliest(machine, v_BD) for name, v_BD in (chains | {"test": test}).items()}
     low = np.quantile(depth["test"], 0.001)
@@ -119,18 +118,16 @@ def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     grids: dict[str, NDArray[Any]] = {}
-    for r in result["rows"]:
-        if r["seed"] != result["seeds"][0]:
-            continue
+    for r in shown(result):
         examples, title = load(r["dataset"]), TITLES[r["dataset"]]
         shape = examples.image_shape or (1, -1)
         how = f"after {r['n_steps']:,} steps from noise, {r['n_deep']:,} at z = l"
         grids[f"{title}, {r['model']}:\n{how}"] = read(r["images"]).reshape(-1, *shape)
-        grids[f"{title}: test examples"] = examples.test.X[shown(examples.test.X)].reshape(-1, *shape)
+        grids[f"{title}: test examples"] = examples.test.X[evenly(examples.test.X)].reshape(-1, *shape)
     return plots.image_grids(grids)
 
 
-def shown(X: Sized) -> NDArray[np.int64]:
+def evenly(X: Sized) -> NDArray[np.int64]:
     """Rows of the test examples in the picture."""
     return np.linspace(0, len(X) - 1, SHOWN).astype(np.int64)
 

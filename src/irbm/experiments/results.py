@@ -5,6 +5,7 @@ import math
 import os
 import platform
 import subprocess
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
 from itertools import groupby
@@ -58,6 +59,19 @@ def known_runs(path: str | Path) -> list[dict[str, Any]]:
         return []
     runs: list[dict[str, Any]] = json.loads(Path(path).read_text())["runs"]
     return runs
+
+
+def table(rows: Iterable[dict[str, Any]], key: Callable[[dict[str, Any]], Any], **more: Any) -> dict[str, Any]:
+    """Rows in their order, with the data sets and the seeds that they are of."""
+    ordered = sorted(rows, key=key)
+    datasets = list(dict.fromkeys(r["dataset"] for r in ordered))
+    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in ordered}), **more, "rows": ordered}
+
+
+def shown(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The rows of a picture: of each data set, those of the first seed it has."""
+    first = {r["dataset"]: r["seed"] for r in sorted(result["rows"], key=lambda r: -r["seed"])}
+    return [r for r in result["rows"] if r["seed"] == first[r["dataset"]]]
 
 
 def write_json(path: str | Path, result: dict[str, Any]) -> None:

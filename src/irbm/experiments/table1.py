@@ -13,7 +13,7 @@ from irbm.experiments import frank_wolfe, paper
 from irbm.experiments.choice import Choice, Chosen, choose, choose_all
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
 from irbm.experiments.paper import BOTH, CALTECH, DIGITS, MNIST, TITLES
-from irbm.experiments.results import judged, rounds
+from irbm.experiments.results import judged, rounds, table
 from irbm.models import Machine
 from irbm.training import Settings
 from irbm.training.growth import prune
@@ -42,13 +42,14 @@ OWN: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
 OWN_MODELS = tuple(dict.fromkeys(model for models in OWN.values() for model in models))
 
 
-def _own_of(usual: str) -> tuple[str, ...]:
-    """The rows of our own that change something of a model's settings, of whatever data set."""
-    return tuple(dict.fromkeys(own for models in OWN.values() for own, (of, _) in models.items() if of == usual))
+def _with_own(usual: tuple[str, ...]) -> tuple[str, ...]:
+    """Models, and after each the rows of our own that change something of its settings, of whatever data set."""
+    own = [(of, model) for models in OWN.values() for model, (of, _) in models.items()]
+    return tuple(dict.fromkeys(name for one in usual for name in (one, *(model for of, model in own if of == one))))
 
 
-WITHOUT = (CLASSIC, *_own_of(CLASSIC), ORDINARY, GREEDY)  # models without RP
-MODELS = (RP, CONVERTED, *_own_of(RP), *WITHOUT)
+WITHOUT = _with_own((CLASSIC, ORDINARY, GREEDY))  # models without RP
+MODELS = (RP, CONVERTED, *_with_own((RP,))[1:], *WITHOUT)
 
 
 @dataclass(frozen=True)
@@ -138,9 +139,9 @@ def training(dataset: str, model: str, seed: int, lab: Lab) -> Training:
 def _candidates(dataset: str, model: str) -> tuple[int, ...]:
     """Epochs among which the validation split chooses."""
     effort = EFFORT[dataset]
-    if model == GREEDY:
+    usual, changes = OWN[dataset].get(model, (model, {}))
+    if usual == GREEDY:
         return effort.greedy_candidates
-    _, changes = OWN[dataset].get(model, (model, {}))
     return effort.averaged_candidates if "averaging" in changes else effort.candidates
 
 
@@ -243,10 +244,8 @@ def run(lab: Lab) -> dict[str, Any]:
 
 def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:
     rows = [r for r in rows if has(r["dataset"], r["model"])]
-    order = sorted(rows, key=lambda r: (r["dataset"], MODELS.index(r["model"]), r["seed"]))
-    datasets = list(dict.fromkeys(r["dataset"] for r in order))
-    effort = {name: asdict(EFFORT[name]) for name in datasets}
-    return {"datasets": datasets, "seeds": sorted({r["seed"] for r in order}), "effort": effort, "rows": order}
+    effort = {name: asdict(EFFORT[name]) for name in EFFORT if any(r["dataset"] == name for r in rows)}
+    return table(rows, lambda r: (r["dataset"], MODELS.index(r["model"]), r["seed"]), effort=effort)
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
