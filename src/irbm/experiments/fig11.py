@@ -53,18 +53,19 @@ def picture(lab: Lab, result: dict[str, Any]) -> Figure:
 
 def section(result: dict[str, Any]) -> str:
     lines = [
-        "| rate | training | validation error after each epoch, % | sd of the last | test error, % | "
+        "| rate | training | validation error after each epoch, % | sd of the last | l at the end | test error, % | "
         "the paper's best |",
-        "|---|---|---|---|---|---|",
+        "|---|---|---|---|---|---|---|",
     ]
     for title, setting in PAIRS.items():
         for name, way in (("RP", setting), ("ordinary", f"{setting}_ordinary")):
-            errors = 100 * curves(result, way)
-            test = 100 * np.mean([r["test_error"]["rate"] for r in result["runs"] if r["setting"] == way])
+            errors, own = 100 * curves(result, way), [r for r in result["runs"] if r["setting"] == way]
+            test = 100 * np.mean([r["test_error"]["rate"] for r in own])
+            size = np.mean([r["sizes"][-1] for r in own])
             steps = ", ".join(f"{e:.2f}" for e in errors.mean(0))
             theirs = f"{100 * PAPER:.2f}" if way == "five" and result["datasets"] == list(DATASETS) else ""
             spread = errors[:, -1].std(ddof=min(1, len(errors) - 1))
-            lines.append(f"| {title} | {name} | {steps} | {spread:.2f} | {test:.2f} | {theirs} |")
+            lines.append(f"| {title} | {name} | {steps} | {spread:.2f} | {size:.0f} | {test:.2f} | {theirs} |")
     return "\n".join([*lines, "", _verdict(result)])
 
 
