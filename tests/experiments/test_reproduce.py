@@ -5,6 +5,8 @@ import json
 import math
 import shutil
 import sys
+import time
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -457,17 +459,27 @@ def test_choices_of_one_training_are_one_job_and_what_is_done_outlives_a_failure
     assert [choice.file(lab).is_file() for choice in (first, again, failing, last)] == [True, True, False, False]
 
 
-def _fails_once_begun(folder, number):
+def _fails_first(folder, number):
+    """Job 0 fails once the next is under way, which ends after it."""
     (folder / str(number)).touch()
-    raise RuntimeError(f"job {number} fails")
+    deadline = time.monotonic() + 30
+    while number == 0 and not (folder / "1").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if number == 0:
+        raise RuntimeError("job 0 fails")
+    time.sleep(0.5)
+    return number
 
 
-def test_after_a_failure_no_further_job_is_begun(tmp_path):
-    """One runs, one is handed over already; the other thirty are not begun."""
+def test_after_a_failure_no_further_job_is_begun_and_none_under_way_is_lost(tmp_path):
+    """One runs, two may be handed over already; the others are not begun."""
     calls = [{"folder": tmp_path, "number": i} for i in range(32)]
-    with pytest.raises(RuntimeError, match="fails"):
-        list(Lab(out=tmp_path, jobs=2).each(_fails_once_begun, calls, "failing"))
-    assert 1 <= len(list(tmp_path.iterdir())) < 32
+    done = deque()
+    with pytest.raises(RuntimeError, match="job 0 fails"):
+        done.extend(Lab(out=tmp_path, jobs=2).each(_fails_first, calls, "failing"))
+    begun = {int(one.name) for one in tmp_path.iterdir()}
+    assert len(begun) < 8
+    assert sorted(done) == sorted(begun - {0}) != []
 
 
 def test_every_row_of_our_own_is_a_row_of_the_table_whatever_it_starts_from(monkeypatch):

@@ -327,13 +327,17 @@ class Lab:
                     bar.advance(task)
                 return
             with ProcessPoolExecutor(self.jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-                jobs = [pool.submit(function, **call) for call in calls]
+                left = {pool.submit(function, **call) for call in calls}
                 try:
-                    for job in as_completed(jobs):
+                    for job in as_completed(list(left)):
+                        left.remove(job)
+                        if job.exception():  # none is begun any more, and those under way are not lost
+                            under_way = [other for other in left if not other.cancel()]
+                            yield from (other.result() for other in as_completed(under_way) if not other.exception())
                         yield job.result()
                         bar.advance(task)
                 finally:
-                    pool.shutdown(cancel_futures=True)  # after a failure none is begun any more
+                    pool.shutdown(cancel_futures=True)
 
     def classify(
         self,
