@@ -16,13 +16,14 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from fresh import SEED
 from irbm import cli, data
 from irbm.experiments import density_search, fractions, table2
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
 from irbm.experiments.choice import choose, choose_all
 from irbm.experiments.lab import Lab, Training, train
-from irbm.experiments.results import shown, stamp
+from irbm.experiments.results import packed, shown, stamp, unpacked
 from irbm.training import Settings
 
 EPOCHS = 2
@@ -143,15 +144,24 @@ def test_rows_of_other_calls_stay(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["fig5", "fig6", "fig10"])
-def test_depths_of_other_seeds_stay(tmp_path, name):
+def test_depths_of_other_seeds_stay_and_so_does_their_picture(tmp_path, name):
     def rows(seed):
         lab = Lab(out=tmp_path, quick=True, epochs=EPOCHS, seeds=(seed,))
-        return registry.reproduce(name, lab)["rows"]
+        found = registry.reproduce(name, lab)["rows"]
+        return found, matplotlib.image.imread(tmp_path / "quick" / f"{name}.png")
 
-    first, both = rows(0), rows(1)
+    (first, drawn), (both, again) = rows(0), rows(1)
     assert {r["seed"] for r in first} == {0}
     assert [r for r in both if r["seed"] == 0] == first
     assert len(both) == 2 * len(first)
+    assert np.array_equal(drawn, again)
+
+
+def test_what_is_packed_for_a_picture_comes_back():
+    values = np.log(np.random.default_rng(SEED).random((5, 37)))
+    found = unpacked(json.loads(json.dumps(packed(values))))
+    assert found.shape == values.shape
+    assert np.allclose(found, values, rtol=2**-11, atol=0)
 
 
 def test_figures_share_trainings(tmp_path):
@@ -614,7 +624,7 @@ def test_rows_of_our_own_are_of_some_data_sets_and_change_what_their_names_say(t
     (averaged,), (plain,) = (table1.choices(lab, caltech, model, 0) for model in ("RBM averaged", "RBM"))
     tried = replace(plain.training.settings, averaging=500)
     assert averaged == replace(plain, training=replace(plain.training, settings=tried))
-    assert table1.regrouped(caltech) == ("iRBM RP", "iRBM RP 0.9 l", "iRBM RP 0.9 l averaged")
+    assert table1.models_with_rp(caltech) == ("iRBM RP", "iRBM RP 0.9 l", "iRBM RP 0.9 l averaged")
     with pytest.raises(KeyError):
         table1.training("caltech101_silhouettes", "iRBM RP 1000 chains", 0, lab)
 

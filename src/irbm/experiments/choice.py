@@ -47,6 +47,7 @@ class Chosen:
     validation: list[dict[str, Any]]  # of every epoch looked at
     training_seconds: float
     commit: str | None  # that chose it; None in a file of an earlier build
+    device: str | None  # where it was trained; likewise
 
     @property
     def epoch(self) -> int:
@@ -56,6 +57,10 @@ class Chosen:
     def lower(self) -> float:
         """The mean log-likelihood of the validation split at least: by it the best of several is chosen."""
         return float(max(looked["lower"] for looked in self.validation))
+
+    def made(self) -> dict[str, str | None]:
+        """By which build the machine was chosen, and where it was trained: what looks at it may be another."""
+        return {"chosen_at": self.commit, "chosen_on": self.device}
 
     def log_partition(self, lab: Lab, machine: Machine, budget: int, kind: str = "own") -> LogPartition:
         """ln Z of the machine, or of another ``kind`` that was made of it."""
@@ -71,7 +76,10 @@ def choose(lab: Lab, choice: Choice) -> Chosen:
     tensors, about = read_tensors(file, "chosen")
     machine = restore(tensors, about["machine"], lab.device)
     report = Report.restored(about["report"])
-    return Chosen(choice, file, machine, report, about["validation"], about["training_seconds"], about.get("commit"))
+    return Chosen(
+        choice, file, machine, report, about["validation"], about["training_seconds"],
+        about.get("commit"), about.get("device"),
+    )  # fmt: skip
 
 
 def choose_all(lab: Lab, choices: Iterable[Choice]) -> None:
@@ -109,7 +117,7 @@ def _find(lab: Lab, choice: Choice, file: Path) -> None:
         "report": asdict(history[best - 1]) if best else _before_training(machine),
         "validation": found,
         "training_seconds": sum(report.seconds for report in history),
-        "commit": stamp(lab.device)["commit"],
+        **{name: stamp(lab.device)[name] for name in ("commit", "device")},
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(file, machine.tensors(), "chosen", about)

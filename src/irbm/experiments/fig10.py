@@ -22,15 +22,11 @@ SEEDS = QUICK_SEEDS = (0,)
 
 def run(lab: Lab) -> dict[str, Any]:
     datasets, seeds = lab.chosen_datasets(DATASETS), lab.chosen_seeds(SEEDS, QUICK_SEEDS)
-    return lab.rows([(name, seed) for name in datasets for seed in seeds], _identity, row, _result)
+    return lab.rows([(name, seed) for name in datasets for seed in seeds], _identity, row, table)
 
 
 def _identity(lab: Lab, dataset: str, seed: int) -> str:
     return " ".join(one.name(lab) for one in table1.choices(lab, dataset, table1.RP, seed))
-
-
-def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return table(rows, lambda r: (r["dataset"], r["seed"]))
 
 
 def row(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
@@ -56,7 +52,7 @@ def row(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
         },
         "share_above_regrouped": float((z_m > report.regrouped).mean()),
         "counts": np.bincount(z_m, minlength=report.n_components + 1)[1:].tolist(),  # of z = 1, 2, ..., l
-        "chosen_at": best.commit,
+        **best.made(),
     }
 
 

@@ -16,7 +16,7 @@ from irbm import plots
 from irbm.experiments import paper
 from irbm.experiments.lab import Lab, Run, Training, load, settings_table
 from irbm.experiments.paper import BOTH, TITLES
-from irbm.experiments.results import table
+from irbm.experiments.results import packed, shown, table, unpacked
 from irbm.models import Machine
 
 TITLE = "Figure 5: p(z | v) of all training examples"
@@ -56,18 +56,12 @@ def identity(lab: Lab, dataset: str, way: str, seed: int) -> str:
     return f"{lab.run_of(wanted).folder.name} {wanted.n_iter}"
 
 
-def shown(lab: Lab, ways: Iterable[str]) -> list[Run]:
-    """What the pictures show: of the data sets and seeds asked for, one seed, the first."""
-    seed, *_ = lab.chosen_seeds(SEEDS, QUICK_SEEDS)
-    return lab.train([training(lab, *place) for place in places(lab, ways) if place[-1] == seed])
-
-
 def way_of(regroup: Way) -> str:
     """The name of a way to regroup."""
     return next(name for name, way in WAYS.items() if way == regroup)
 
 
-def regrouped(result: dict[str, Any], dataset: str) -> list[str]:
+def ways_with_rp(result: dict[str, Any], dataset: str) -> list[str]:
     """The ways to regroup that a data set has rows of."""
     return list(dict.fromkeys(way_of(r["regroup"]) for r in result["rows"] if r["dataset"] == dataset and r["regroup"]))
 
@@ -97,7 +91,8 @@ def row(lab: Lab, dataset: str, way: str, seed: int) -> dict[str, Any]:
     """Where the likeliest z of the training examples lie; the pooled tail is not one z."""
     (done,) = lab.train([training(lab, dataset, way, seed)])
     last = done.history()[-1]
-    likeliest = of_training_examples(done)[:, :-1].argmax(1) + 1
+    log_p = of_training_examples(done)[:, :-1]
+    likeliest = log_p.argmax(1) + 1
     lowest, low, high, highest = np.quantile(likeliest, [0, 0.01, 0.99, 1]).tolist()
     return {
         "dataset": dataset,
@@ -111,19 +106,24 @@ def row(lab: Lab, dataset: str, way: str, seed: int) -> dict[str, Any]:
             "mean": float(likeliest.mean()), "min": lowest, "1 %": low, "99 %": high, "max": highest,
         },
         "share_above_regrouped": float((likeliest > last.regrouped).mean()),
+        "p_z": packed(_in_the_picture(log_p)),
         "training_seconds": sum(report.seconds for report in done.history()),
+        "trained_at": done.stamp()["commit"],
     }  # fmt: skip
 
 
+def _in_the_picture(log_p: NDArray[np.float32]) -> NDArray[np.float32]:
+    """p(z | v) of so many examples as the picture has, to three digits."""
+    order = log_p.argmax(1).argsort(kind="stable")
+    rows = order[np.linspace(0, len(order) - 1, min(SHOWN, len(order))).astype(int)]
+    return np.asarray(np.exp(log_p[rows]).round(3), np.float32)
+
+
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
-    panels = {}
-    for done in shown(lab, WAYS):
-        log_p = of_training_examples(done)
-        order = log_p[:, :-1].argmax(1).argsort(kind="stable")
-        rows = order[np.linspace(0, len(order) - 1, min(SHOWN, len(order))).astype(int)]
-        title = f"{TITLES[done.training.dataset]}, {way_of(done.training.settings.regroup)}"
-        panels[title] = (log_p[rows, :-1], done.history()[-1].regrouped)
-    return plots.depth_panels(panels, columns=len(lab.chosen_datasets(DATASETS)))
+    panels = {
+        f"{TITLES[r['dataset']]}, {way_of(r['regroup'])}": (unpacked(r["p_z"]), r["regrouped"]) for r in shown(result)
+    }
+    return plots.depth_panels(panels, columns=len(result["datasets"]))
 
 
 def section(result: dict[str, Any]) -> str:
@@ -145,7 +145,7 @@ def section(result: dict[str, Any]) -> str:
 
 
 def _verdict(result: dict[str, Any], dataset: str) -> str:
-    ways = [_found(result, dataset, way) for way in regrouped(result, dataset)]
+    ways = [_found(result, dataset, way) for way in ways_with_rp(result, dataset)]
     alone = _spread([r for r in result["rows"] if r["dataset"] == dataset and not r["regroup"]])
     text = (
         f"On {TITLES[dataset]}, of the likeliest z {'; '.join(ways)}. Without RP the 98 % lie within {alone:.0f} units."

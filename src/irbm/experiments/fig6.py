@@ -13,6 +13,7 @@ from irbm.evaluation.permutations import permuted
 from irbm.experiments import fig5, paper
 from irbm.experiments.lab import Lab, load, settings_table
 from irbm.experiments.paper import BOTH, ORDERS, TITLES
+from irbm.experiments.results import packed, shown, unpacked
 from irbm.ops.noise import uniform_noise
 
 TITLE = "Figure 6: p(z ≤ i | v) of all training examples"
@@ -35,6 +36,7 @@ def row(lab: Lab, dataset: str, way: str, seed: int) -> dict[str, Any]:
     m, X = max(1, last.regrouped), torch.from_numpy(load(dataset).train.X)
     noise = uniform_noise(seed, 0)
     others = [order_invariance(permuted(machine, m, noise), X, m) for _ in range(ORDERS)]
+    log_up_to = np.logaddexp.accumulate(fig5.of_training_examples(done)[:, :-1], axis=1)
     return {
         "dataset": dataset,
         "regroup": done.training.settings.regroup,
@@ -44,17 +46,17 @@ def row(lab: Lab, dataset: str, way: str, seed: int) -> dict[str, Any]:
         "regrouped": m,
         "mean_log_p_z_up_to_m": order_invariance(machine, X, m),
         "in_other_orders": others,
+        "log_p_up_to": packed(np.quantile(log_up_to, QUANTILES, axis=0)),
         "training_seconds": sum(report.seconds for report in done.history()),
+        "trained_at": done.stamp()["commit"],
     }
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     panels: dict[str, dict[str, tuple[NDArray[np.float32], int]]] = {}
-    for done in fig5.shown(lab, fig5.REGROUPED):
-        log_up_to = np.logaddexp.accumulate(fig5.of_training_examples(done)[:, :-1], axis=1)
-        bands = np.quantile(log_up_to, QUANTILES, axis=0)
-        ways = panels.setdefault(TITLES[done.training.dataset], {})
-        ways[fig5.way_of(done.training.settings.regroup)] = (bands, done.history()[-1].regrouped)
+    for r in shown(result):
+        ways = panels.setdefault(TITLES[r["dataset"]], {})
+        ways[fig5.way_of(r["regroup"])] = (unpacked(r["log_p_up_to"]), r["regrouped"])
     return plots.cumulative_depth(panels)
 
 
@@ -71,7 +73,7 @@ def section(result: dict[str, Any]) -> str:
             f"{PAPER.get(r['dataset'], '')} |"
         )
     known = [name for name in result["datasets"] if name in PAPER]
-    words = [_verdict(result, name, way) for name in known for way in fig5.regrouped(result, name)]
+    words = [_verdict(result, name, way) for name in known for way in fig5.ways_with_rp(result, name)]
     return "\n".join([*lines, "", " ".join(words)])
 
 
@@ -79,7 +81,7 @@ def _verdict(result: dict[str, Any], dataset: str, way: str) -> str:
     own = [r for r in result["rows"] if r["dataset"] == dataset and r["regroup"] == fig5.REGROUPED[way]]
     found = [r["mean_log_p_z_up_to_m"] for r in own]
     mean = float(np.mean(found))
-    agrees = "as far below zero as the paper's" if mean < 0.7 * PAPER[dataset] else "nearer to zero than the paper's"
+    apart = f"{'further below' if mean < PAPER[dataset] else 'nearer to'} zero than the paper's {PAPER[dataset]}"
     spread = f", between {min(found):.2f} and {max(found):.2f}" if len(found) > 1 else ""
     seeds = "1 seed" if len(found) == 1 else f"{len(found)} seeds"
-    return f"On {TITLES[dataset]} with {way} the mean over {seeds} is {mean:.2f}{spread}: {agrees} {PAPER[dataset]}."
+    return f"On {TITLES[dataset]} with {way} the mean over {seeds} is {mean:.2f}{spread}, {apart}."

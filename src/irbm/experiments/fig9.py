@@ -71,19 +71,15 @@ def read(images: list[str]) -> NDArray[np.float64]:
 
 def run(lab: Lab) -> dict[str, Any]:
     datasets, seeds = lab.chosen_datasets(DATASETS), lab.chosen_seeds(SEEDS, QUICK_SEEDS)
-    return lab.rows([(name, seed) for name in datasets for seed in seeds], _identity, figures, _result)
+    return lab.rows([(name, seed) for name in datasets for seed in seeds], _identity, row, table)
 
 
 def _identity(lab: Lab, dataset: str, seed: int) -> str:
-    models = table1.regrouped(dataset)
+    models = table1.models_with_rp(dataset)
     return " ".join(one.name(lab) for model in models for one in table1.choices(lab, dataset, model, seed))
 
 
-def _result(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return table(rows, lambda r: (r["dataset"], r["seed"]))
-
-
-def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
+def row(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
     """What chains come to: from noise, with z deep at first and with z free all along, and from test examples."""
     model, best = table1.best_regrouped(lab, dataset, seed)
     machine, n_steps = best.machine, QUICK_STEPS if dataset == DIGITS else STEPS
@@ -112,7 +108,7 @@ def figures(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
         "share_in_noise": {name: float((depth[name] < low).mean()) for name in chains},
         "single_pixels": {name: single_pixels(v_BD, shape) for name, v_BD in (chains | {"test": test}).items()},
         "images": written(p_BD),
-        "chosen_at": best.commit,
+        **best.made(),
     }
 
 

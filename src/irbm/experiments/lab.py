@@ -106,6 +106,10 @@ class Run:
         tensors, about = read_tensors(self.file(self.training.n_iter if epoch is None else epoch), "snapshot")
         return restore(tensors, about["machine"], self.device)
 
+    def stamp(self) -> dict[str, Any]:
+        """Commit, device and versions of the call that trained it last."""
+        return dict(json.loads((self.folder / "training.json").read_text()))
+
     def log_z_file(self, epoch: int, budget: int) -> Path:
         """Where ln Z of that epoch's machine is kept."""
         return self.folder / f"log_z_{epoch:05d}_{budget}.json"

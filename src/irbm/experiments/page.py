@@ -5,7 +5,7 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -105,13 +105,20 @@ def _provenance(name: str, result: dict[str, Any]) -> str:
         if len(seconds) > 1
         else f"the last call {result['wall_seconds']:.0f} s"
     )
-    chosen = {part.get("chosen_at", part["commit"]) or "an earlier build": None for part in parts}
-    earlier = [commit for commit in chosen if commit not in commits]
-    kept = f" (machines kept from {', '.join(earlier)})" if earlier else ""
+    kept = list(filter(None, dict.fromkeys(_kept(part, commits) for part in parts)))
+    machines = f" (machines kept from {', '.join(kept)})" if kept else ""
     return (
-        f"*`irbm reproduce {name}`, seeds {seeds}, on {', '.join(where)}, commit {', '.join(commits)}{kept}, "
+        f"*`irbm reproduce {name}`, seeds {seeds}, on {', '.join(where)}, commit {', '.join(commits)}{machines}, "
         f"{result['date'][:10]}; {took}, all trainings {result['training_seconds']:.0f} s. {notes}.*"
     )
+
+
+def _kept(part: dict[str, Any], named: Container[str]) -> str:
+    """Where a row's machine is from, where that is a device or a build which is not named for the row itself."""
+    commit = part.get("chosen_at", part.get("trained_at", part["commit"])) or "an earlier build"
+    device = part.get("chosen_on") or part["device"]
+    elsewhere = f" on {device}" if device != part["device"] else ""
+    return f"{commit}{elsewhere}" if elsewhere or commit not in named else ""
 
 
 # -- the README ---------------------------------------------------------------------------------------------

@@ -1,10 +1,12 @@
 """Results as files: what was found, and everything needed to find it again."""
 
+import base64
 import json
 import math
 import os
 import platform
 import subprocess
+import zlib
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
@@ -15,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from irbm.files import write_bytes
 
@@ -61,7 +64,13 @@ def known_runs(path: str | Path) -> list[dict[str, Any]]:
     return runs
 
 
-def table(rows: Iterable[dict[str, Any]], key: Callable[[dict[str, Any]], Any], **more: Any) -> dict[str, Any]:
+def _data_and_seed(row: dict[str, Any]) -> Any:
+    return row["dataset"], row["seed"]
+
+
+def table(
+    rows: Iterable[dict[str, Any]], key: Callable[[dict[str, Any]], Any] = _data_and_seed, **more: Any
+) -> dict[str, Any]:
     """Rows in their order, with the data sets and the seeds that they are of."""
     ordered = sorted(rows, key=key)
     datasets = list(dict.fromkeys(r["dataset"] for r in ordered))
@@ -72,6 +81,18 @@ def shown(result: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of a picture: of each data set, those of the first seed it has."""
     first = {r["dataset"]: r["seed"] for r in sorted(result["rows"], key=lambda r: -r["seed"])}
     return [r for r in result["rows"] if r["seed"] == first[r["dataset"]]]
+
+
+def packed(values: NDArray[Any]) -> dict[str, Any]:
+    """An array as JSON has it: floats of 16 bits, compressed, as text. What a picture needs, not more."""
+    text = base64.b64encode(zlib.compress(values.astype(np.float16).tobytes(), level=9)).decode()
+    return {"shape": list(values.shape), "float16": text}
+
+
+def unpacked(found: dict[str, Any]) -> NDArray[np.float32]:
+    """What was packed."""
+    values = np.frombuffer(zlib.decompress(base64.b64decode(found["float16"])), np.float16)
+    return values.reshape(found["shape"]).astype(np.float32)
 
 
 def write_json(path: str | Path, result: dict[str, Any]) -> None:

@@ -165,14 +165,14 @@ def best(lab: Lab, dataset: str, seed: int, model: str = RP) -> Chosen:
     return max((choose(lab, one) for one in choices(lab, dataset, model, seed)), key=lambda chosen: chosen.lower)
 
 
-def regrouped(dataset: str) -> tuple[str, ...]:
+def models_with_rp(dataset: str) -> tuple[str, ...]:
     """The infinite RBMs with random permutation, that of the paper first."""
     return (RP, *(model for model, (like, _) in OWN[dataset].items() if like == RP))
 
 
 def best_regrouped(lab: Lab, dataset: str, seed: int) -> tuple[str, Chosen]:
     """Of the infinite RBMs with random permutation, our own among them, the one that validates best, with its name."""
-    found = ((model, best(lab, dataset, seed, model)) for model in regrouped(dataset))
+    found = ((model, best(lab, dataset, seed, model)) for model in models_with_rp(dataset))
     return max(found, key=lambda one: one[1].lower)
 
 
@@ -206,7 +206,7 @@ def row(lab: Lab, dataset: str, model: str, seed: int) -> dict[str, Any]:
         "log_partition": asdict(log_z),
         "settings": settings_table(found.choice.training.settings),
         "training_seconds": 0.0 if model == CONVERTED else sum(chosen.training_seconds for chosen in tried),
-        "chosen_at": found.commit,
+        **found.made(),
     }
 
 
@@ -263,7 +263,7 @@ def _compared(r: dict[str, Any]) -> plots.Compared:
 def section(result: dict[str, Any]) -> str:
     lines = [
         "| data | model | seed | rate, L1 | l | pruned | N_h | epoch | test log-likelihood | bracket | verdict | "
-        "paper | diff. | on |",
+        "paper | diff. | trained on, by |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(_line(r) for r in result["rows"]),
         "",
@@ -357,7 +357,8 @@ def highlights(result: dict[str, Any]) -> list[str]:
 
 
 def _line(r: dict[str, Any]) -> str:
-    return "| " + " | ".join([*_cells(r), r["device"]]) + " |"
+    made = f"{r.get('chosen_on') or r['device']}, {(r['chosen_at'] or r['commit'])[:7]}"
+    return f"| {' | '.join([*_cells(r), made])} |"
 
 
 def _cells(r: dict[str, Any]) -> list[str]:
@@ -436,7 +437,7 @@ def _best(result: dict[str, Any]) -> list[str]:
         for model, r in chosen.items():
             data, _, seed, *_, value, bracket, verdict, theirs, apart = _cells(r)
             n = sum(one["model"] == model for one in rows)
-            others = [chosen.get(other) if model in regrouped(name) else None for other in without]
+            others = [chosen.get(other) if model in models_with_rp(name) else None for other in without]
             found = [_against(r["test"], other["test"]) if other else "" for other in others]
             cells = (data, model, seed, f"{n}", value, bracket, verdict, theirs, apart, *found)
             lines.append(f"| {' | '.join(cells)} |")
@@ -458,7 +459,7 @@ def _beside(result: dict[str, Any]) -> list[str]:
             cells = [TITLES[name], model, f"{mean:.2f}, {n}", f"{sure} of {n}"]
             for other in without:
                 theirs = [(ours[r["seed"]], r["test"]) for r in rows if r["model"] == other and r["seed"] in ours]
-                compared = theirs if model in regrouped(name) else []
+                compared = theirs if model in models_with_rp(name) else []
                 cells.append(_how_often([_against(*pair) for pair in compared]))
             lines.append(f"| {' | '.join(cells)} |")
     return lines

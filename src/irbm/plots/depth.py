@@ -67,15 +67,14 @@ def _edges(first: int, regrouped: int, l: int) -> NDArray[np.float64]:
 
 
 def depth_panels(panels: Mapping[str, tuple[NDArray[Any], int]], columns: int) -> Figure:
-    """ln p(z | v) of examples sorted by likeliest z, (n, l), and how many units were regrouped (0: no line).
+    """p(z | v) of examples sorted by likeliest z, (n, l), and how many units were regrouped (0: no line).
 
     Panels come one data set after the other and are shown with a column for each.
     """
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(WIDTH, 2.6 * rows), facecolor="white", layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False).T.ravel()
-    for axes, (title, (log_p, regrouped)) in zip(grid, panels.items(), strict=True):
-        p_z = np.exp(log_p)
+    for axes, (title, (p_z, regrouped)) in zip(grid, panels.items(), strict=True):
         n, l = p_z.shape
         scale = max(float(np.quantile(p_z.max(1), 0.9)), 1e-6)
         axes.imshow(p_z, aspect="auto", extent=(0.5, l + 0.5, n + 0.5, 0.5), cmap="GnBu", vmin=0, vmax=scale)
