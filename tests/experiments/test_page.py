@@ -9,9 +9,25 @@ from scipy import stats
 from irbm.experiments import page, table1, table2
 from irbm.experiments.lab import Lab
 from irbm.experiments.reproduce import EXPERIMENTS, reproduce
-from irbm.experiments.seen import Seen
 
 README = f"# irbm\n\nbefore\n\n{page.BEGIN}\nold\n{page.END}\n\nafter\n"
+LOOK = """
+[fig8]
+claim = "They differ."
+date = "{date}"
+agrees = "mostly"
+verdict = '''
+but for
+the ones'''
+words = '''
+Strokes,
+and ones.
+
+A second paragraph,
+- an item
+on two lines,
+- another.'''
+"""
 
 
 @pytest.fixture
@@ -59,7 +75,7 @@ def test_what_is_missing_is_called_not_run_yet(root):
 def test_table_1_stands_beside_the_papers(root):
     rows = [row("iRBM RP", -86.0, True), row("RBM", -90.5, True, (0.05, 0.1)), row("iRBM", -85.9, False)]
     rows[1] |= {"chosen_at": None}  # of a file that does not say
-    rows[2] |= {"budget": 8000, "wall_seconds": 40.6, "chosen_at": "old"}
+    rows[2] |= {"budget": 8000, "wall_seconds": 40.6, "chosen_at": "0123456789ab", "chosen_on": "another GPU"}
     rows[2]["validation"][0]["epoch"] = 0
     effort = {"binarized_mnist": {"candidates": [200, 400], "choice_budget": 2000, "full_budget": 16000}}
     found = result("table1", datasets=["binarized_mnist"], rows=rows, effort=effort)
@@ -67,15 +83,16 @@ def test_table_1_stands_beside_the_papers(root):
     text, readme = written(root)
     assert (
         "| iRBM RP | 0 | 0.05, 0.0001 | 700 | 640 | 610 | 800 of 1000 | -86.00 | [-86.30, -85.80] | reliable | "
-        "-85.81 (674) | -0.19 |" in text
+        "-85.81 (674) | -0.19 | a GPU, abc |" in text
     )
-    assert "| (-85.90) | [-86.20, -85.70] | not reliable | -85.65 (1208) | -0.25 |" in text
+    assert "| -86.34 (500) | -4.16 | a GPU, an earlier build |" in text
+    assert "| (-85.90) | [-86.20, -85.70] | not reliable | -85.65 (1208) | -0.25 | another GPU, 0123456 |" in text
     assert "| binarized MNIST | iRBM RP | -86.00, 1 | 1 of 1 | above (1 of 1) | level (1 of 1) |  |" in text
     assert "| binarized MNIST | iRBM | -85.90, 1 | 0 of 1 |  |  |  |" in text
     assert "chooses among the epochs 400, 800; 0, 800 (iRBM) by" in text
     assert "likelihoods of the test split have budgets of 16000; 8000 (iRBM)." in text
     assert "where the paper names none: RBM among (0.05, 0.0001) and (0.1, 0.0001)." in text
-    assert "on a GPU, commit abc (machines kept from an earlier build, old), 2026-01-02; 12 to 41 s a row, " in text
+    assert "on a GPU, commit abc (machines kept from an earlier build, 0123456789ab on another GPU), 2026-01-02; 12 to 41 s a row, " in text
     assert "all trainings 40 s." in text
     assert "binarized MNIST: 50,000 train.*" in text
     assert "| -85.81 (674) | -86.00 [-86.30, -85.80] (610) | reliable |" in readme
@@ -204,16 +221,23 @@ def test_every_section_reads_what_its_experiment_wrote(root, out):
     assert "Not run yet" in (root / "docs" / "results.md").read_text(), "quick results are not the page's"
 
 
-def test_what_was_seen_is_said_of_the_picture_that_was_looked_at_alone(root, monkeypatch):
+def test_what_was_seen_is_said_of_the_picture_that_was_looked_at_alone(root):
     run = {"dataset": "binarized_mnist", "regroup": None, "seed": 0, "n_components": 9, "neighbour_correlation": 0.5}
     found = result("fig8", datasets=["binarized_mnist"], runs=[run, {**run, "regroup": "adaptive"}])
     (root / "results" / "fig8.json").write_text(json.dumps(found))
     for date, said in ((found["date"], True), ("2025-01-01T00:00:00", False)):
-        monkeypatch.setitem(page.SEEN, "fig8", {date: Seen("mostly", "but for the ones", "Strokes, and ones.")})
+        (root / "results" / "seen.toml").write_text(LOOK.format(date=date))
         text = written(root)[0]
-        assert ("Strokes, and ones." in text) is said
-        assert ("| **mostly** | but for the ones |" in text) is said
+        assert ("Strokes, and ones.\n\nA second paragraph,\n- an item on two lines,\n- another." in text) is said
+        assert ("| They differ. | **mostly** | but for the ones |" in text) is said
+        assert ("| They differ. |  | not looked at yet |" in text) is not said
         assert text.count("not looked at yet") == len(EXPERIMENTS) - said
+
+
+def test_a_word_that_says_nothing_of_agreement_is_refused(root):
+    (root / "results" / "seen.toml").write_text(LOOK.format(date="").replace("mostly", "perhaps"))
+    with pytest.raises(ValueError, match=r"agrees of fig8 .* got 'perhaps'"):
+        written(root)
 
 
 def test_a_readme_without_the_marks_is_left_alone(root):

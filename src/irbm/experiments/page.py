@@ -5,17 +5,19 @@
 
 import argparse
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from irbm.experiments import density_search, fractions
+from irbm.experiments import density_search, fractions, trials
 from irbm.experiments.paper import TITLES
 from irbm.experiments.reproduce import EXPERIMENTS
-from irbm.experiments.seen import CLAIMS, SEEN, Seen
+from irbm.experiments.results import EARLIER, origin
+from irbm.experiments.seen import Seen, looks
 from irbm.files import write_bytes
 
+NOBODY: Mapping[str, Seen] = {}  # has looked
 BEGIN, END = "<!-- results: written by python -m irbm.experiments.page -->", "<!-- end of results -->"
 INTRODUCTION = """# The paper, reproduced
 
@@ -46,6 +48,12 @@ The paper's schedule, or a constant share of the l units (`python -m irbm.experi
 the paper has it for RP. The epoch is the one in which the lower end of the validation split's bracket is highest."""
 
 
+TRIED = """## Momentum and rates
+
+RP with momentum, other rates and a larger share regrouped, beside one training as table 1 has it. l and N_h are of the
+last look. What it says is in [decision 004](decisions/004-training-details.md)."""
+
+
 def read(folder: Path) -> dict[str, dict[str, Any]]:
     """The results that are there, by name. Quick ones lie elsewhere, and are none."""
     found = {name: folder / f"{name}.json" for name in EXPERIMENTS}
@@ -53,8 +61,12 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def searches(folder: Path) -> list[str]:
-    """What lies behind table 1, a section each: the search for settings, and ways to regroup compared."""
-    kinds = ((SEARCH, "search_density_*", density_search.section), (REGROUPED, "fractions_*", fractions.section))
+    """What lies behind table 1, a section each: the search for settings, ways to regroup compared, and trials."""
+    kinds = (
+        (SEARCH, "search_density_*", density_search.section),
+        (REGROUPED, "fractions_*", fractions.section),
+        (TRIED, "momentum_trials", trials.section),
+    )
     sections = []
     for introduction, files, section in kinds:
         found = [section(json.loads(file.read_text())) for file in sorted(folder.glob(f"{files}.json"))]
@@ -62,33 +74,32 @@ def searches(folder: Path) -> list[str]:
     return sections
 
 
-def page(results: dict[str, dict[str, Any]], searched: Sequence[str] = ()) -> str:
-    sections = [_section(name, experiment, results.get(name)) for name, experiment in EXPERIMENTS.items()]
+def page(results: dict[str, dict[str, Any]], searched: Sequence[str] = (), seen: Mapping[str, Seen] = NOBODY) -> str:
+    """The whole page; what was seen is said of a result of that date alone."""
+    of_these = {name: look for name, look in seen.items() if name in results and results[name]["date"] == look.date}
+    sections = [
+        _section(name, experiment, results.get(name), of_these.get(name)) for name, experiment in EXPERIMENTS.items()
+    ]
     sections[1:1] = searched
-    return "\n\n".join([INTRODUCTION, _overview(results), *sections]) + "\n"
+    claims = {name: look.claim for name, look in seen.items()}
+    return "\n\n".join([INTRODUCTION, _overview(claims, of_these), *sections]) + "\n"
 
 
-def _overview(results: dict[str, dict[str, Any]]) -> str:
+def _overview(claims: Mapping[str, str], seen: Mapping[str, Seen]) -> str:
     """The paper's claims, one by one."""
     lines = ["| | the paper | agrees | here |", "|---|---|---|---|"]
     for name, experiment in EXPERIMENTS.items():
-        seen = _seen(name, results.get(name))
-        where = experiment.TITLE.partition(":")[0]
-        agrees, verdict = (f"**{seen.agrees}**", seen.verdict) if seen else ("", "not looked at yet")
-        lines.append(f"| {where} | {CLAIMS[name]} | {agrees} | {verdict} |")
+        where, look = experiment.TITLE.partition(":")[0], seen.get(name)
+        agrees, verdict = (f"**{look.agrees}**", look.verdict) if look else ("", "not looked at yet")
+        lines.append(f"| {where} | {claims.get(name, '')} | {agrees} | {verdict} |")
     return "\n".join(lines)
 
 
-def _seen(name: str, result: dict[str, Any] | None) -> Seen | None:
-    return None if result is None else SEEN.get(name, {}).get(result["date"])
-
-
-def _section(name: str, experiment: ModuleType, result: dict[str, Any] | None) -> str:
+def _section(name: str, experiment: ModuleType, result: dict[str, Any] | None, seen: Seen | None) -> str:
     heading = f"## {experiment.TITLE}"
     if result is None:
         return f"{heading}\n\nNot run yet: `irbm reproduce {name}`."
     picture = f"![{experiment.TITLE}](pictures/{name}.png)"
-    seen = _seen(name, result)
     parts = [heading, picture, seen.words if seen else "", experiment.section(result), _provenance(name, result)]
     return "\n\n".join(part for part in parts if part)
 
@@ -115,10 +126,9 @@ def _provenance(name: str, result: dict[str, Any]) -> str:
 
 def _kept(part: dict[str, Any], named: Container[str]) -> str:
     """Where a row's machine is from, where that is a device or a build which is not named for the row itself."""
-    commit = part.get("chosen_at", part.get("trained_at", part["commit"])) or "an earlier build"
-    device = part.get("chosen_on") or part["device"]
+    device, commit = origin(part)
     elsewhere = f" on {device}" if device != part["device"] else ""
-    return f"{commit}{elsewhere}" if elsewhere or commit not in named else ""
+    return f"{commit or EARLIER}{elsewhere}" if elsewhere or commit not in named else ""
 
 
 # -- the README ---------------------------------------------------------------------------------------------
@@ -153,7 +163,7 @@ def write(results_folder: Path, root: Path) -> None:
         drawn = results_folder / f"{name}.png"
         if drawn.is_file():  # results are kept under version control, pictures only where the page shows them
             write_bytes(root / "docs" / "pictures" / drawn.name, drawn.read_bytes())
-    write_bytes(root / "docs" / "results.md", page(results, searches(results_folder)).encode())
+    write_bytes(root / "docs" / "results.md", page(results, searches(results_folder), looks(results_folder)).encode())
     readme = root / "README.md"
     write_bytes(readme, with_summary(readme.read_text(), summary(results)).encode())
 

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 
 from irbm.files import write_bytes
 
+EARLIER = "an earlier build"
+
 
 def stamp(device: torch.device | str) -> dict[str, Any]:
     """Commit, device, versions, time."""
@@ -81,6 +83,12 @@ def shown(result: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows of a picture: of each data set, those of the first seed it has."""
     first = {r["dataset"]: r["seed"] for r in sorted(result["rows"], key=lambda r: -r["seed"])}
     return [r for r in result["rows"] if r["seed"] == first[r["dataset"]]]
+
+
+def origin(row: dict[str, Any]) -> tuple[str, str | None]:
+    """Where a row's machine was trained, and by which build: what looked at it may be another. None: not known."""
+    commit = row.get("chosen_at", row.get("trained_at", row["commit"]))
+    return row.get("chosen_on") or row["device"], commit
 
 
 def packed(values: NDArray[Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from irbm.experiments import frank_wolfe, paper
 from irbm.experiments.choice import Choice, Chosen, choose, choose_all
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
 from irbm.experiments.paper import BOTH, CALTECH, DIGITS, MNIST, TITLES
-from irbm.experiments.results import judged, rounds, table
+from irbm.experiments.results import EARLIER, judged, origin, rounds, table
 from irbm.models import Machine
 from irbm.training import Settings
 from irbm.training.growth import prune
@@ -86,6 +86,7 @@ TRIED: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {
 }
 # Data sets whose RBM has visible biases that start at the data's log-odds.
 BIASED = {CALTECH}
+SHORT = 7  # letters of a commit
 MISSED = 10.0  # nats more that later rounds of an estimate found: its story is told
 HOW = (
     "The validation split chooses among the epochs {epochs} by the lower end of the bracket of its mean "
@@ -357,8 +358,8 @@ def highlights(result: dict[str, Any]) -> list[str]:
 
 
 def _line(r: dict[str, Any]) -> str:
-    made = f"{r.get('chosen_on') or r['device']}, {(r['chosen_at'] or r['commit'])[:7]}"
-    return f"| {' | '.join([*_cells(r), made])} |"
+    device, commit = origin(r)
+    return f"| {' | '.join([*_cells(r), f'{device}, {commit[:SHORT] if commit else EARLIER}'])} |"
 
 
 def _cells(r: dict[str, Any]) -> list[str]:
