@@ -25,7 +25,8 @@ and ones.
 
 A second paragraph,
 - an item
-on two lines,
+  of two lines, or
+-2,
 - another.'''
 """
 
@@ -92,7 +93,8 @@ def test_table_1_stands_beside_the_papers(root):
     assert "chooses among the epochs 400, 800; 0, 800 (iRBM) by" in text
     assert "likelihoods of the test split have budgets of 16000; 8000 (iRBM)." in text
     assert "where the paper names none: RBM among (0.05, 0.0001) and (0.1, 0.0001)." in text
-    assert "on a GPU, commit abc (machines kept from an earlier build, 0123456789ab on another GPU), 2026-01-02; 12 to 41 s a row, " in text
+    kept = "machines kept from an earlier build, 0123456789ab on another GPU"
+    assert f"on a GPU, commit abc ({kept}), 2026-01-02; 12 to 41 s a row, " in text
     assert "all trainings 40 s." in text
     assert "binarized MNIST: 50,000 train.*" in text
     assert "| -85.81 (674) | -86.00 [-86.30, -85.80] (610) | reliable |" in readme
@@ -228,7 +230,7 @@ def test_what_was_seen_is_said_of_the_picture_that_was_looked_at_alone(root):
     for date, said in ((found["date"], True), ("2025-01-01T00:00:00", False)):
         (root / "results" / "seen.toml").write_text(LOOK.format(date=date))
         text = written(root)[0]
-        assert ("Strokes, and ones.\n\nA second paragraph,\n- an item on two lines,\n- another." in text) is said
+        assert ("Strokes, and ones.\n\nA second paragraph,\n- an item of two lines, or -2,\n- another." in text) is said
         assert ("| They differ. | **mostly** | but for the ones |" in text) is said
         assert ("| They differ. |  | not looked at yet |" in text) is not said
         assert text.count("not looked at yet") == len(EXPERIMENTS) - said

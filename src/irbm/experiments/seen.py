@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 AGREES = ("yes", "mostly", "partly", "no")
-SINGLE_END = re.compile(r"(?<!\n)\n(?![\n-])")  # of a line in the middle of a paragraph; items of lists begin with "-"
+SINGLE_END = re.compile(r"(?<!\n)\n(?!\n|- ) *")  # of a line in the middle of a paragraph or of a list's item
 
 
 class Seen(NamedTuple):
