@@ -107,12 +107,13 @@ WORDS = (
 BEST = (
     "The seed of every model that validates best, as it is for epochs and settings. This rule was added when the test "
     "likelihoods were known; models have one to six seeds; and it favours the model whose seeds differ most, which is "
-    "RP. Above and below are by the brackets; level is where they meet. All seeds follow."
+    "RP."
 )
 BESIDE = (
-    "All seeds, each beside the others' same seed, with how many of the seeds that both have. Where a bracket is not "
-    "reliable, neither is what is said by it."
+    "Means over seeds. Above and below are by the brackets of the same seed, and level is where they meet, with how "
+    "many of the seeds that both have. Where a bracket is not reliable, neither is what is said by it."
 )
+ALL = "Every seed:"
 
 
 def training(dataset: str, model: str, seed: int, lab: Lab) -> Training:
@@ -263,6 +264,13 @@ def _compared(r: dict[str, Any]) -> plots.Compared:
 
 def section(result: dict[str, Any]) -> str:
     lines = [
+        BESIDE,
+        "",
+        *_beside(result),
+        "",
+        *_best(result),
+        ALL,
+        "",
         "| data | model | seed | rate, L1 | l | pruned | N_h | epoch | test log-likelihood | bracket | verdict | "
         "paper | diff. | trained on, by |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
@@ -279,8 +287,7 @@ def section(result: dict[str, Any]) -> str:
     told = (r for r in result["rows"] if (r["model"] == RP and r["seed"] == result["seeds"][0]) or _found_late(r))
     stories = [_story(r) for r in told]
     text = " ".join(word for word in words if word)
-    compared = [*_best(result), BESIDE, "", *_beside(result)]
-    return "\n\n".join(["\n".join([*lines, text, "", *compared]), *filter(None, stories)])
+    return "\n\n".join(["\n".join([*lines, text]), *filter(None, stories)])
 
 
 def _found_late(r: dict[str, Any]) -> bool:
