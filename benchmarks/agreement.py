@@ -93,11 +93,11 @@ def now(made: Made) -> Bridge:
 
 def before(made: Made) -> Bridge:
     """Other c within two errors, kinds of start within three, or nothing; the range reaches one beyond."""
-    agrees, kept = now(made).agrees, (both.AGREED, both.BEYOND, both.UNEXPLAINED)
+    agrees, kept = now(made).shifts_agree, (both.AGREED, both.BEYOND, both.UNEXPLAINED)
     both.AGREED, both.BEYOND, both.UNEXPLAINED = 3.0, 1.0, 1.0
     found = now(made)
     both.AGREED, both.BEYOND, both.UNEXPLAINED = kept
-    return found._replace(agrees=agrees and found.mixed)
+    return found._replace(shifts_agree=agrees and found.starts_agree)
 
 
 RULES: dict[str, Callable[[Made], Bridge]] = {"before": before, "now": now}
@@ -106,7 +106,7 @@ RULES: dict[str, Callable[[Made], Bridge]] = {"before": before, "now": now}
 def tried(case: Case, rule: Callable[[Made], Bridge], repeats: int) -> dict[str, float]:
     """The same made-up runs for every rule."""
     found = [rule(case(draw)) for draw in _draws(repeats)]
-    definite = [one for one in found if one.ess >= LEAST_ESS and one.agrees]
+    definite = [one for one in found if one.ess >= LEAST_ESS and one.shifts_agree]
     narrow = [one for one in definite if one.high - one.low <= RELIABLE_WIDTH]
     return {
         "narrow": len(narrow) / repeats,

@@ -86,7 +86,7 @@ def test_both_sides_of_a_short_path_agree_with_enumeration(depth, way):
     found = bridge(there, [back], 4.0)
     assert found.stderr < 0.02
     assert abs(found.value - log_z) < 4 * found.stderr
-    assert found.agrees
+    assert found.shifts_agree
 
 
 @pytest.mark.parametrize(("n_forward", "n_back"), [(400, 400), (400, 1200), (900, 300)])
@@ -99,7 +99,7 @@ def test_what_both_sides_have_in_common_says_more_than_either(n_forward, n_back)
     alone = [ais.log_mean(_pair(n_forward, n_back, seed)[0].log_weights) - LOG_Z for seed in range(100)]
     assert off.std() < 0.3 * math.sqrt(np.square(alone).mean())
     assert sum(b.low <= LOG_Z <= b.high for b in found) == 100
-    assert sum(not b.agrees for b in found) <= 20  # two errors either way, of two looks: some nine by chance
+    assert sum(not b.shifts_agree for b in found) <= 20  # two errors either way, of two looks: some nine by chance
 
 
 def _pair(n_forward, n_back, seed, spread=3.0):
@@ -122,7 +122,7 @@ def test_sides_that_are_trapped_apart_are_noticed(gap):
     draw = np.random.default_rng(0)
     there, back = run_of(draw.normal(0, 0.1, 400)), run_of(-draw.normal(gap, 0.1, 400))
     found = bridge(there, [back], 4.0)
-    assert not found.agrees
+    assert not found.shifts_agree
     assert found.high - found.low > 0.5 * min(gap, 3.0)
     assert _round(there, back, found).definite is None
 
@@ -180,8 +180,8 @@ def test_a_kind_of_start_that_disagrees_is_noticed(apart):
     odd = replace(other, log_weights=other.log_weights - 1.0)
     kinds = (([back], [other]), ([back], [odd])) if apart else (([back, other], []), ([back, odd], []))
     same, found = (bridge(there, descended, 4.0, others) for descended, others in kinds)
-    assert same.mixed
-    assert not found.mixed
+    assert same.starts_agree
+    assert not found.starts_agree
     assert found.high - found.low > 0.4 > 2 * (same.high - same.low)
     assert (found.value == pytest.approx(same.value, abs=0.1)) == apart  # of which the value knows nothing
 
@@ -220,7 +220,7 @@ def test_starts_that_are_all_off_are_seen_by_other_c(by):
     for seed in range(20):
         there, back = sides(12_800, 12_800, 2.5, seed)
         found.append(bridge(there, [replace(back, log_weights=back.log_weights - by)], 4.0))
-    assert sum(b.agrees for b in found) <= 1
+    assert sum(b.shifts_agree for b in found) <= 1
 
 
 @pytest.mark.parametrize("by", [0.3, -0.3])
@@ -231,8 +231,8 @@ def test_what_no_error_explains_counts_three_times(by):
     found = bridge(there, [back], 4.0, [off])
     end = found.high if by > 0 else found.low
     assert abs(end - found.value) == pytest.approx(3 * abs(by) / 2, rel=0.1)
-    assert found.agrees
-    assert not found.mixed
+    assert found.shifts_agree
+    assert not found.starts_agree
 
 
 def test_a_range_reaches_two_errors_past_what_may_be_chance():
@@ -343,7 +343,7 @@ def rounds_of(*told):
     clear, both = estimates((6.9, 0.2), (7.3, 0.2))
     made = []
     for n, (value, half, ess, agrees) in enumerate(told):
-        said = both._replace(value=value, ess=ess, low=value - half, high=value + half, agrees=agrees)
+        said = both._replace(value=value, ess=ess, low=value - half, high=value + half, shifts_agree=agrees)
         made.append(replace(clear, n_points=500 * 2**n, both=said))
     return made
 
@@ -387,8 +387,8 @@ def test_the_reason_names_both_sides_only_where_they_speak():
 def test_starts_that_differ_ask_for_more_points():
     one, both = estimates((6.9, 0.2), (7.3, 0.2))
     assert not one.is_apart
-    assert replace(one, both=both._replace(mixed=False)).is_apart
-    assert replace(one, both=both._replace(agrees=False)).is_apart
+    assert replace(one, both=both._replace(starts_agree=False)).is_apart
+    assert replace(one, both=both._replace(shifts_agree=False)).is_apart
 
 
 def test_a_number_that_is_none_is_not_believed():

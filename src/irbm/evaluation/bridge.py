@@ -46,8 +46,8 @@ class Bridge(NamedTuple):
     low: float
     high: float
     gap: float  # how far the values of other c are from the best one's
-    agrees: bool  # whether other c say the same, by the errors of differences
-    mixed: bool  # whether all kinds of start do
+    shifts_agree: bool  # whether other c say the same, by the errors of differences
+    starts_agree: bool  # whether all kinds of start do
 
 
 class Look(NamedTuple):
@@ -122,8 +122,8 @@ def bridge(forward: Estimate, descended: Sequence[Estimate], errors: float, apar
     low = found.value + min([-errors * found.stderr, *(by - BEYOND * error for by, error in off)])
     high = found.value + max([errors * found.stderr, *(by + BEYOND * error for by, error in off)])
     gap = max(abs(by) for by, _ in shifted)
-    agrees, mixed = (all(_agree(*look) for look in looks) for looks in (shifted, by_start))
-    return Bridge(found.value, found.stderr, found.ess, low, high, gap, agrees, mixed)
+    shifts_agree, starts_agree = (all(_agree(*look) for look in looks) for looks in (shifted, by_start))
+    return Bridge(found.value, found.stderr, found.ess, low, high, gap, shifts_agree, starts_agree)
 
 
 def _agree(by: float, error: float) -> bool:

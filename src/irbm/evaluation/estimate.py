@@ -77,7 +77,7 @@ class Round:
     def is_apart(self) -> bool:
         """Whether they are further apart than their errors explain."""
         if self.both:
-            return not (self.both.agrees and self.both.mixed)
+            return not (self.both.shifts_agree and self.both.starts_agree)
         return self.gap > 2 * math.hypot(self.precise.stderr, self.best.stderr)
 
     @property
@@ -87,7 +87,7 @@ class Round:
     @property
     def definite(self) -> Bridge | None:
         """Both sides at once, where enough chains count and all c say the same."""
-        return self.both if self.both and self.both.ess >= LEAST_ESS and self.both.agrees else None
+        return self.both if self.both and self.both.ess >= LEAST_ESS and self.both.shifts_agree else None
 
     @property
     def upper(self) -> float:
