@@ -440,7 +440,7 @@ def test_no_bar_of_depths_lies_on_both_sides_of_what_was_regrouped(l, regrouped)
 
 def test_labels_of_errors_do_not_touch():
     errors = np.array([[0.5, 0.03], [0.4, 0.035]])
-    figure = plots.error_curves({"": {"with RP": errors, "without RP": errors / 2}})
+    figure = plots.error_curves({"": {"with RP": errors, "without RP": errors / 2}}, columns=1)
     figure.draw_without_rendering()
     axis = figure.axes[0].yaxis
     bottom, top = axis.get_view_interval()

@@ -39,6 +39,11 @@ DATASETS: dict[str, dict[str, Any]] = {
 }
 COMMON: dict[str, Any] = {"batch_size": 100, "gibbs_steps": 3, "persistent": False}
 FIVE: dict[str, Any] = {"objective": "discriminative", "n_iter": 5, "learning_rate": 0.1}
+RULES: dict[str, dict[str, Any]] = {  # for the rate
+    "five": {},
+    "five_constant": {"optimizer": "constant"},
+    "five_fast": {"optimizer": "constant", "learning_rate": 1.0},
+}
 # Nearly all units are mixed in every step, so that nearly all take part, and growth ends only where it must.
 WIDE: dict[str, Any] = {"regroup": 0.95, "max_components": 1000}
 SEARCHED: dict[str, Any] = {"learning_rate": 0.02, "l1": 3e-4}  # what validation chose for CalTech
@@ -51,13 +56,12 @@ NAMED: dict[str, dict[str, Any]] = {
     "hybrid_wide_shifted": {"objective": "hybrid", **WIDE, "shifts": True},
     "classrbm": {"objective": "discriminative", "n_components": 500},
     "classrbm_hybrid": {"objective": "hybrid", "alpha": 0.01, "n_components": 1500},
-    # Fig. 11: the first five epochs, by three rules for the rate.
-    "five": FIVE,
-    "five_ordinary": {**FIVE, "regroup": None},
-    "five_constant": {**FIVE, "optimizer": "constant"},
-    "five_constant_ordinary": {**FIVE, "optimizer": "constant", "regroup": None},
-    "five_fast": {**FIVE, "optimizer": "constant", "learning_rate": 1.0},
-    "five_fast_ordinary": {**FIVE, "optimizer": "constant", "learning_rate": 1.0, "regroup": None},
+    **{  # fig. 11: the first five epochs
+        f"{name}{suffix}{ending}": FIVE | rule | momentum | order
+        for name, rule in RULES.items()
+        for suffix, momentum in (("", {}), ("_momentum", {"momentum": True}))
+        for ending, order in (("", {}), ("_ordinary", {"regroup": None}))
+    },
 }
 # By experiments.search, whose files say what else was tried; but cool passes are taken over from the digits.
 CHOSEN: dict[str, dict[str, dict[str, Any]]] = {

@@ -55,24 +55,25 @@ def growth(panels: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
     return figure
 
 
-def error_curves(panels: Mapping[str, Mapping[str, NDArray[Any]]]) -> Figure:
+def error_curves(panels: Mapping[str, Mapping[str, NDArray[Any]]], columns: int) -> Figure:
     """Errors after each epoch, (seeds, epochs), on a log scale: a panel for each rate, mean and range of each way."""
-    figure = Figure(figsize=(WIDTH, 2.9), facecolor="white", layout="constrained")
-    grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-    for axes, (title, lines) in zip(grid, panels.items(), strict=True):
+    n_rows = -(-len(panels) // columns)
+    figure = Figure(figsize=(WIDTH, 0.1 + 2.8 * n_rows), facecolor="white", layout="constrained")
+    grid = figure.subplots(n_rows, columns, squeeze=False, sharey=True).ravel()
+    for place, (axes, (title, lines)) in enumerate(zip(grid, panels.items(), strict=True)):
         for (name, errors), (colour, marker) in zip(lines.items(), ((BLUE, "o"), (VERMILION, "s")), strict=True):
             epoch, percent = np.arange(1, errors.shape[1] + 1), 100 * errors
             axes.plot(epoch, percent.mean(0), color=colour, marker=marker, markersize=4, label=name)
             axes.fill_between(epoch, percent.min(0), percent.max(0), color=colour, alpha=0.18, linewidth=0)
         axes.set_yscale("log")
-        titled(axes, title, "epoch", "validation error, %" if axes is grid[0] else "")
+        titled(axes, title, "epoch", "" if place % columns else "validation error, %")
         axes.yaxis.set_major_formatter(ScalarFormatter())
         axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5, 7)))  # labels of 8 and 9 would touch that of 10
         axes.yaxis.set_minor_formatter(ScalarFormatter())
         axes.tick_params(axis="y", which="minor", labelsize=7, colors=FAINT)
         plain_axes(axes, zero=False)
     legend = {"title": "mean; band: range", "title_fontsize": 8} if len(errors) > 1 else {}
-    grid[-1].legend(frameon=False, fontsize=8, labelcolor=INK, **legend)
+    grid[columns - 1].legend(frameon=False, fontsize=8, labelcolor=INK, **legend)
     return figure
 
 
