@@ -89,7 +89,7 @@ def test_table_1_stands_beside_the_papers(root):
     assert "| -86.34 (500) | -4.16 | a GPU, an earlier build |" in text
     assert "| (-85.90) | [-86.20, -85.70] | not reliable | -85.65 (1208) | -0.25 | another GPU, 0123456 |" in text
     assert "| binarized MNIST | iRBM RP | -86.00, 1 | 1 of 1 | above (1 of 1) | level (1 of 1) |  |" in text
-    assert "| binarized MNIST | iRBM | -85.90, 1 | 0 of 1 |  |  |  |" in text
+    assert "| binarized MNIST | iRBM | (-85.90), 1 | 0 of 1 |  |  |  |" in text
     assert "chooses among the epochs 400, 800; 0, 800 (iRBM) by" in text
     assert "likelihoods of the test split have budgets of 16000; 8000 (iRBM)." in text
     assert "where the paper names none: RBM among (0.05, 0.0001) and (0.1, 0.0001)." in text
@@ -97,8 +97,8 @@ def test_table_1_stands_beside_the_papers(root):
     assert f"on a GPU, commit abc ({kept}), 2026-01-02; 12 to 41 s a row, " in text
     assert "all trainings 40 s." in text
     assert "binarized MNIST: 50,000 train.*" in text
-    assert "| -85.81 (674) | -86.00 [-86.30, -85.80] (610) | reliable |" in readme
-    assert "-85.90" not in readme  # which has the models with RP alone
+    assert "iRBM RP: test log-likelihood | -85.81 | -86.00, 1 | -86.00 [-86.30, -85.80] | 1 of 1 |" in readme
+    assert ", iRBM: test log-likelihood | -85.65 | (-85.90), 1 | (-85.90) [-86.20, -85.70] | 0 of 1 |" in readme
     assert table1.BEST not in text, "with one seed there is nothing to choose"
 
 
@@ -112,9 +112,9 @@ def test_table_1_counts_seeds(root):
     text, readme = written(root)
     beside = "above (2 of 2) | level (1 of 2), above (1 of 2) |  |"
     assert f"| binarized MNIST | iRBM RP | -87.00, 2 | 2 of 2 | {beside}" in text
-    assert "| binarized MNIST | RBM | -90.50, 2 | 1 of 2 |  |  |  |" in text
+    assert "| binarized MNIST | RBM | (-90.50), 2 | 1 of 2 |  |  |  |" in text
     assert "| binarized MNIST | iRBM | -87.45, 2 | 2 of 2 |  |  |  |" in text
-    assert "| -86.00 [-86.30, -85.80] (610); mean of 2 seeds -87.00 | reliable; 2 of 2 seeds are |" in readme
+    assert "| -85.81 | -87.00, 2 | -86.00 [-86.30, -85.80] | 2 of 2 |" in readme
 
 
 def test_table_1_has_the_seed_that_validates_best(root):
@@ -136,7 +136,7 @@ def test_table_1_has_the_seed_that_validates_best(root):
     assert table1.BEST in text
     other = "RBM | 1 | 3 | -90.00 | [-90.30, -89.80] | reliable | -86.34 (500) | -3.66 |  |  |  |"
     assert f"| binarized MNIST | {other}" in text
-    assert "| -87.00 [-87.30, -86.80] (610); mean of 3 seeds -87.00 | reliable; 3 of 3 seeds are |" in readme
+    assert "| -85.81 | -87.00, 3 | -87.00 [-87.30, -86.80] | 3 of 3 |" in readme
 
 
 def trial(side, name, n_points, value):
@@ -155,7 +155,7 @@ def test_table_1_tells_how_ln_z_of_rp_was_found(root):
     found = result("table1", datasets=["binarized_mnist"], rows=[ours, other], effort=effort)
     (root / "results" / "table1.json").write_text(json.dumps(found))
     text, _ = written(root)
-    assert "| binarized MNIST | iRBM RP | -86.00, 1 | 0 of 1 | above (1 of 1) |  |  |" in text
+    assert "| binarized MNIST | iRBM RP | (-86.00), 1 | 0 of 1 | above (1 of 1) |  |  |" in text
     assert text.count("How ln Z of ") == 1  # and none of the RBM, whose row has no trials
     assert "| points | chains | forward | back from chains | back from tempering |" in text
     paths = "base of means: 9.50 ± 0.05 (100); base of means, deep z: 9.70 ± 0.05 (100)"
@@ -197,7 +197,7 @@ def test_table_2_has_means_and_intervals(root):
     assert "| 1.50 | [1.25, 1.75] | 1.50 | 1.41 (621) | +0.09 |" in text
     assert "hybrid training in 2 of 3 seeds" in text
     assert "commit abc, 2026-01-02; the last call 61 s, all trainings 40 s." in text
-    assert "| 1.41 (621) | 1.50 [1.25, 1.75] (600) | 3 seeds |" in readme
+    assert "Dis-iRBM RP hybrid: test error, % | 1.41 | 1.50 [1.25, 1.75], 3 |" in readme
 
 
 def test_the_interval_is_students():
@@ -235,6 +235,23 @@ def test_what_was_seen_is_said_of_the_picture_that_was_looked_at_alone(root):
         assert ("| They differ. | **mostly** | but for the ones |" in text) is said
         assert ("| They differ. |  | not looked at yet |" in text) is not said
         assert text.count("not looked at yet") == len(EXPERIMENTS) - said
+
+
+def test_the_readme_has_of_our_own_rows_the_one_that_validates_best_and_says_whether_the_paper_agrees(root):
+    rows = [
+        row("iRBM RP averaged", -85.5, True),
+        row("iRBM RP 1000 chains", -87.5, True),
+        row("FW-iRBM + CD", -99, True),
+    ]
+    effort = {"binarized_mnist": {"candidates": [400, 800], "choice_budget": 2000, "full_budget": 16000}}
+    found = result("table1", datasets=["binarized_mnist"], rows=rows, effort=effort)
+    (root / "results" / "table1.json").write_text(json.dumps(found))
+    (root / "results" / "seen.toml").write_text(LOOK.format(date=found["date"]).replace("[fig8]", "[table1]"))
+    readme = written(root)[1]
+    assert "iRBM RP averaged: test log-likelihood |  | -85.50, 1 | -85.50 [-85.80, -85.30] | 1 of 1 |" in readme
+    assert "1000 chains" not in readme
+    assert "FW-iRBM" not in readme
+    assert "- Table 1, they differ: **mostly**. But for the ones." in readme
 
 
 def test_a_word_that_says_nothing_of_agreement_is_refused(root):

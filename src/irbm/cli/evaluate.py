@@ -41,7 +41,8 @@ def evaluate(
 ) -> None:
     """Judge a trained machine: likelihood with its bracket and a verdict, sizes, errors of a classifier.
 
-    Writes RUN/evaluation.json and RUN/evaluation.png. Exit status 3: a likelihood is not reliable, and why is printed.
+    Writes RUN/evaluation.json, and RUN/evaluation.png where something was annealed.
+    Exit status 3: a likelihood is not reliable, and why is printed.
 
     Examples: irbm evaluate runs/digits
 

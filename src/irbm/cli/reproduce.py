@@ -33,15 +33,16 @@ def reproduce_command(
         typer.Option(help='Some rows of table1, table2 or fig7 alone, with commas, such as "iRBM RP,RBM" of table1.'),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="With commas, such as 0,1,2; by default the experiment's own.")
+        str | None,
+        typer.Option(help="With commas, such as 0,1,2; by default the experiment's own: seed 0 alone for table1."),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Train for at most so many, to try things out.")] = None,
     budget: Annotated[
         int | None,
         typer.Option(
             help=escape(
-                "The work of table1's last estimates, which alone are then repeated: points of an annealing path with "
-                "the first number of chains, or fewer points with more. Larger costs time in proportion. [8000]"
+                "Annealing work for table1's final likelihoods: given, these alone are done again, not the trainings. "
+                "Larger costs time in proportion. [8000]"
             )
         ),
     ] = None,
@@ -55,8 +56,8 @@ def reproduce_command(
 
     Stopped and started again it goes on where it was; trainings that figures share happen once.
 
-    On a GPU most take minutes; table1, table2 and fig7 up to an hour or two each.
-    docs/results.md says of each how long it took.
+    On a GPU most take minutes; all rows of table1, table2 or fig7 an hour or two.
+    One row of table1 is a few minutes there, and half an hour or more on a CPU.
 
     Examples: irbm reproduce table1 --dataset caltech101_silhouettes --only "iRBM RP"
 

@@ -29,6 +29,11 @@ def optional(kind: Callable[[str], float]) -> Callable[[str], float | str]:
     return lambda text: "none" if text == "none" else kind(text)
 
 
+def _or_none(kind: type[int] | type[float]) -> dict[str, Any]:
+    """What an option needs that takes a number or "none"."""
+    return {"parser": optional(kind), "metavar": f"<{kind.__name__}|none>"}
+
+
 def _option(help_text: str, panel: str, **more: Any) -> Any:
     return typer.Option(help=escape(help_text), rich_help_panel=panel, show_default=False, **more)
 
@@ -50,9 +55,7 @@ def train(
     n_components: Annotated[int | None, _option("Size of an ordered or fixed model. [256]", "Model")] = None,
     max_components: Annotated[
         str | None,
-        _option(
-            "Growth of an infinite model stops there, to bound time and memory. [none]", "Model", parser=optional(int)
-        ),
+        _option("Growth of an infinite model stops there, to bound time and memory. [none]", "Model", **_or_none(int)),
     ] = None,
     beta: Annotated[
         float | None, _option("Cost of a hidden unit; > 1 for infinite. 1.1 grows a smaller machine. [1.01]", "Model")
@@ -89,7 +92,7 @@ def train(
         _option(
             "Keep averages of the parameters over so many updates, such as 1000, or none: less noise. [none]",
             "Training",
-            parser=optional(int),
+            **_or_none(int),
         ),
     ] = None,
     l1: Annotated[
@@ -104,13 +107,13 @@ def train(
         _option("Shrinks all weights in proportion: 0.0001, with --l1 0. L1 served the paper better. [0]", "Training"),
     ] = None,
     max_norm: Annotated[
-        str | None, _option("Bound on the norm of a unit's weights, or none. [10]", "Training", parser=optional(float))
+        str | None, _option("Bound on the norm of a unit's weights, or none. [10]", "Training", **_or_none(float))
     ] = None,
     regroup: Annotated[
         str | None,
         _option(
-            "Random permutation, how many units a step mixes: adaptive (the paper's schedule), a fraction "
-            "below 0.8, or none (the ordinary infinite RBM). [adaptive]",
+            "Random permutation, how many units a step mixes: adaptive (the paper's schedule), a fraction (with 0.8 "
+            "or more it may grow far: set --max-components), or none (the ordinary infinite RBM). [adaptive]",
             "Training",
             parser=parse_regroup,
         ),
@@ -132,22 +135,27 @@ def train(
     ] = None,
     label_max_norm: Annotated[
         str | None,
-        _option("Bound on the norm of a unit's label weights, or none. [5]", "Classification", parser=optional(float)),
+        _option("Bound on the norm of a unit's label weights, or none. [5]", "Classification", **_or_none(float)),
     ] = None,
     n_permutations: Annotated[
         str | None,
         _option(
             "Predictions average over so many orders of the units; the paper takes 5. [none]",
             "Classification",
-            parser=optional(int),
+            **_or_none(int),
         ),
     ] = None,
     validate: Annotated[
-        bool | None, _option("Keep the epoch that validates best. [yes to classify, else no]", "Training")
+        bool | None,
+        _option(
+            "Keep the epoch that validates best, by errors, or the pseudo-likelihood of densities. "
+            "[yes to classify, else no]",
+            "Training",
+        ),
     ] = None,
     patience: Annotated[
         str | None,
-        _option("End once so many epochs in a row validated no better. [never]", "Training", parser=optional(int)),
+        _option("With --validate: end after so many epochs that were no better. [never]", "Training", **_or_none(int)),
     ] = None,
     gibbs_steps: Annotated[
         int | None,
@@ -164,7 +172,7 @@ def train(
     ] = None,
     n_chains: Annotated[
         str | None,
-        _option("Persistent chains: more make a less noisy gradient. [batch size]", "Sampling", parser=optional(int)),
+        _option("Persistent chains: more make a less noisy gradient. [batch size]", "Sampling", **_or_none(int)),
     ] = None,
     gradient: Annotated[
         str | None,

@@ -76,13 +76,18 @@ def searches(folder: Path) -> list[str]:
 
 def page(results: dict[str, dict[str, Any]], searched: Sequence[str] = (), seen: Mapping[str, Seen] = NOBODY) -> str:
     """The whole page; what was seen is said of a result of that date alone."""
-    of_these = {name: look for name, look in seen.items() if name in results and results[name]["date"] == look.date}
+    of_these = _of_these(results, seen)
     sections = [
         _section(name, experiment, results.get(name), of_these.get(name)) for name, experiment in EXPERIMENTS.items()
     ]
     sections[1:1] = searched
     claims = {name: look.claim for name, look in seen.items()}
     return "\n\n".join([INTRODUCTION, _overview(claims, of_these), *sections]) + "\n"
+
+
+def _of_these(results: dict[str, dict[str, Any]], seen: Mapping[str, Seen]) -> dict[str, Seen]:
+    """Looks at the results that are there, and at no others."""
+    return {name: look for name, look in seen.items() if name in results and results[name]["date"] == look.date}
 
 
 def _overview(claims: Mapping[str, str], seen: Mapping[str, Seen]) -> str:
@@ -134,17 +139,23 @@ def _kept(part: dict[str, Any], named: Container[str]) -> str:
 # -- the README ---------------------------------------------------------------------------------------------
 
 
-def summary(results: dict[str, dict[str, Any]]) -> str:
-    """The table of the README: what the tables of the paper say, and what came out."""
-    lines = ["| | the paper | here | verdict |", "|---|---|---|---|"]
+def summary(results: dict[str, dict[str, Any]], seen: Mapping[str, Seen] = NOBODY) -> str:
+    """The table of the README: what the tables of the paper say, and what came out; and whether it agrees."""
+    lines = ["| | the paper | mean, of seeds | the seed that validates best | reliable |", "|---|---|---|---|---|"]
     for name in ("table1", "table2"):
         if name not in EXPERIMENTS:
             continue
         if name in results:
             lines += EXPERIMENTS[name].highlights(results[name])
         else:
-            lines.append(f"| {EXPERIMENTS[name].TITLE} | | not run yet | |")
-    return "\n".join(lines)
+            lines.append(f"| {EXPERIMENTS[name].TITLE} | | not run yet | | |")
+    said = [
+        f"- {EXPERIMENTS[name].TITLE.partition(':')[0]}, {look.claim[0].lower()}{look.claim[1:-1]}: **{look.agrees}**."
+        f" {look.verdict[0].upper()}{look.verdict[1:]}."
+        for name, look in _of_these(results, seen).items()
+        if name in ("table1", "table2")
+    ]
+    return "\n".join([*lines, *([""] if said else []), *said])
 
 
 def with_summary(readme: str, table: str) -> str:
@@ -157,15 +168,15 @@ def with_summary(readme: str, table: str) -> str:
 
 def write(results_folder: Path, root: Path) -> None:
     """The page, its pictures, and the README's table."""
-    results = read(results_folder)
+    results, seen = read(results_folder), looks(results_folder)
     (root / "docs" / "pictures").mkdir(parents=True, exist_ok=True)
     for name in results:
         drawn = results_folder / f"{name}.png"
         if drawn.is_file():  # results are kept under version control, pictures only where the page shows them
             write_bytes(root / "docs" / "pictures" / drawn.name, drawn.read_bytes())
-    write_bytes(root / "docs" / "results.md", page(results, searches(results_folder), looks(results_folder)).encode())
+    write_bytes(root / "docs" / "results.md", page(results, searches(results_folder), seen).encode())
     readme = root / "README.md"
-    write_bytes(readme, with_summary(readme.read_text(), summary(results)).encode())
+    write_bytes(readme, with_summary(readme.read_text(), summary(results, seen)).encode())
 
 
 def main() -> None:

@@ -110,8 +110,9 @@ BEST = (
     "RP."
 )
 BESIDE = (
-    "Means over seeds. Above and below are by the brackets of the same seed, and level is where they meet, with how "
-    "many of the seeds that both have. Where a bracket is not reliable, neither is what is said by it."
+    "Means over seeds, in parentheses unless all are reliable. Above and below are by the brackets of the same seed, "
+    "and level is where they meet, with how many of the seeds that both have. Where a bracket is not reliable, neither "
+    "is what is said by it."
 )
 ALL = "Every seed:"
 
@@ -345,22 +346,20 @@ def _with_models(rows: list[dict[str, Any]], what: Callable[[dict[str, Any]], st
 
 
 def highlights(result: dict[str, Any]) -> list[str]:
-    """Rows for the README, of the models with RP: | what | the paper | here | verdict |."""
+    """Rows for the README, of the models that the paper compares and the best of our own.
+
+    | what | the paper | mean, of seeds | the seed that validates best | reliable |
+    """
     lines = []
-    for name in result["datasets"]:
-        rows = [r for r in result["rows"] if r["dataset"] == name and r["dataset"] in PAPER]
-        for model, r in _chosen(rows).items():
-            if model in WITHOUT:
-                continue
-            _, _, _, _, _, _, size, _, value, bracket, verdict, theirs, _ = _cells(r)
-            what = f"{TITLES[name]}, {model}: test log-likelihood (N_h)"
-            mean, n = _means(rows)[model]
-            found = f"{value} {bracket} ({size})"
-            if n > 1:
-                found += f"; mean of {n} seeds {mean:.2f}"
-                sure = sum(one["test"]["reliable"] for one in rows if one["model"] == model)
-                verdict += f"; {sure} of {n} seeds are"
-            lines.append(f"| {what} | {theirs} | {found} | {verdict} |")
+    for name in (dataset for dataset in result["datasets"] if dataset in PAPER):
+        rows = [r for r in result["rows"] if r["dataset"] == name]
+        chosen, means = _chosen(rows), _means(rows)
+        own = sorted((model for model in chosen if model in OWN_MODELS), key=lambda model: _validated(chosen[model]))
+        for model in (one for one in (RP, CLASSIC, ORDINARY, *own[-1:]) if one in chosen):
+            (mean, sure, n), (value, bracket, _) = means[model], judged(chosen[model]["test"])
+            _, nats = PAPER[name].get(model, (None, ""))
+            what = f"{TITLES[name]}, {model}: test log-likelihood"
+            lines.append(f"| {what} | {nats} | {mean}, {n} | {value} {bracket} | {sure} of {n} |")
     return lines
 
 
@@ -461,10 +460,9 @@ def _beside(result: dict[str, Any]) -> list[str]:
     ]
     for name in result["datasets"]:
         rows = [r for r in result["rows"] if r["dataset"] == name]
-        for model, (mean, n) in _means(rows).items():
+        for model, (mean, sure, n) in _means(rows).items():
             ours = {r["seed"]: r["test"] for r in rows if r["model"] == model}
-            sure = sum(test["reliable"] for test in ours.values())
-            cells = [TITLES[name], model, f"{mean:.2f}, {n}", f"{sure} of {n}"]
+            cells = [TITLES[name], model, f"{mean}, {n}", f"{sure} of {n}"]
             for other in without:
                 theirs = [(ours[r["seed"]], r["test"]) for r in rows if r["model"] == other and r["seed"] in ours]
                 compared = theirs if model in models_with_rp(name) else []
@@ -485,9 +483,13 @@ def _how_often(outcomes: list[str]) -> str:
     return ", ".join(f"{one} ({n} of {len(outcomes)})" for one, n in Counter(outcomes).most_common())
 
 
-def _means(rows: list[dict[str, Any]]) -> dict[str, tuple[float, int]]:
-    """The mean value of every model, and over how many seeds."""
-    values: dict[str, list[float]] = {}
+def _means(rows: list[dict[str, Any]]) -> dict[str, tuple[str, int, int]]:
+    """Of every model: the mean value, in parentheses unless all are reliable; how many are; and over how many seeds."""
+    tests: dict[str, list[dict[str, Any]]] = {}
     for r in rows:
-        values.setdefault(r["model"], []).append(r["test"]["value"])
-    return {model: (sum(found) / len(found), len(found)) for model, found in values.items()}
+        tests.setdefault(r["model"], []).append(r["test"])
+    found = {}
+    for model, own in tests.items():
+        mean, sure = f"{sum(test['value'] for test in own) / len(own):.2f}", sum(test["reliable"] for test in own)
+        found[model] = (mean if sure == len(own) else f"({mean})", sure, len(own))
+    return found

@@ -188,11 +188,15 @@ def _verdict(result: dict[str, Any], dataset: str) -> str:
 
 
 def highlights(result: dict[str, Any]) -> list[str]:
-    """Rows for the README, of the models with RP: | what | the paper | here | verdict |."""
+    """Rows for the README, of models with RP and without: errors need no verdict, and all seeds count alike.
+
+    | what | the paper | mean, of seeds | | |
+    """
     lines = []
     for r in rows(result):
-        if r["dataset"] in PAPER and " RP " in r["model"]:
-            _, _, seeds, _, size, _, mean, between, _, theirs, _ = _cells(r)
-            what = f"{TITLES[r['dataset']]}, {r['model']}: test error, % (N_h)"
-            lines.append(f"| {what} | {theirs} | {mean} {between} ({size}) | {seeds} seeds |")
+        if r["dataset"] in PAPER and r["model"].startswith("Dis-iRBM"):
+            what = f"{TITLES[r['dataset']]}, {r['model']}: test error, %"
+            between = f" [{r['lower']:.2f}, {r['upper']:.2f}]" if r["seeds"] > 1 else ""
+            paper = "" if r["paper"] is None else f"{r['paper']:.2f}"
+            lines.append(f"| {what} | {paper} | {r['mean']:.2f}{between}, {r['seeds']} | | |")
     return lines
