@@ -9,11 +9,11 @@ from scipy import stats
 from irbm.experiments import page, table1, table2
 from irbm.experiments.lab import Lab
 from irbm.experiments.reproduce import EXPERIMENTS, reproduce
+from irbm.experiments.results import short
 
 README = f"# irbm\n\nbefore\n\n{page.BEGIN}\nold\n{page.END}\n\nafter\n"
 LOOK = """
 [fig8]
-claim = "They differ."
 date = "{date}"
 agrees = "mostly"
 verdict = '''
@@ -76,7 +76,7 @@ def test_what_is_missing_is_called_not_run_yet(root):
 def test_table_1_stands_beside_the_papers(root):
     rows = [row("iRBM RP", -86.0, True), row("RBM", -90.5, True, (0.05, 0.1)), row("iRBM", -85.9, False)]
     rows[1] |= {"chosen_at": None}  # of a file that does not say
-    rows[2] |= {"budget": 8000, "wall_seconds": 40.6, "chosen_at": "0123456789ab", "chosen_on": "another GPU"}
+    rows[2] |= {"budget": 8000, "wall_seconds": 40.6, "trained_at": "0123456789ab", "trained_on": "another GPU"}
     rows[2]["validation"][0]["epoch"] = 0
     effort = {"binarized_mnist": {"candidates": [200, 400], "choice_budget": 2000, "full_budget": 16000}}
     found = result("table1", datasets=["binarized_mnist"], rows=rows, effort=effort)
@@ -232,8 +232,8 @@ def test_what_was_seen_is_said_of_the_picture_that_was_looked_at_alone(root):
         (root / "results" / "seen.toml").write_text(LOOK.format(date=date))
         text = written(root)[0]
         assert ("Strokes, and ones.\n\nA second paragraph,\n- an item of two lines, or -2,\n- another." in text) is said
-        assert ("| They differ. | **mostly** | but for the ones |" in text) is said
-        assert ("| They differ. |  | not looked at yet |" in text) is not said
+        assert (f"| {EXPERIMENTS['fig8'].CLAIM} | **mostly** | but for the ones |" in text) is said
+        assert (f"| {EXPERIMENTS['fig8'].CLAIM} |  | not looked at yet |" in text) is not said
         assert text.count("not looked at yet") == len(EXPERIMENTS) - said
 
 
@@ -251,13 +251,46 @@ def test_the_readme_has_of_our_own_rows_the_one_that_validates_best_and_says_whe
     assert "iRBM RP averaged: test log-likelihood |  | -85.50, 1 | -85.50 [-85.80, -85.30] | 1 of 1 |" in readme
     assert "1000 chains" not in readme
     assert "FW-iRBM" not in readme
-    assert "- Table 1, they differ: **mostly**. But for the ones." in readme
+    assert f"- {table1.CLAIM} **Mostly**: but for the ones." in readme
 
 
-def test_a_word_that_says_nothing_of_agreement_is_refused(root):
-    (root / "results" / "seen.toml").write_text(LOOK.format(date="").replace("mostly", "perhaps"))
-    with pytest.raises(ValueError, match=r"agrees of fig8 .* got 'perhaps'"):
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("mostly", "perhaps", r"agrees of \[fig8\] in .*seen.toml must be one of yes, .* got 'perhaps'"),
+        ("fig8", "fgi8", r"\[fgi8\] in .*seen.toml is the name of no experiment"),
+        ("agrees =", "agree =", r"\[fig8\] in .* must have date, agrees, verdict, words and nothing else"),
+        ('"{date}"', "2026-01-02", r"date of \[fig8\] in .* must be text in quotes"),
+    ],
+)
+def test_a_look_that_is_none_is_refused(root, old, new, said):
+    (root / "results" / "seen.toml").write_text(LOOK.replace(old, new))
+    with pytest.raises(ValueError, match=said):
         written(root)
+
+
+def test_trials_of_momentum_are_a_table(root):
+    """Looks without a likelihood are left out."""
+    value = {"value": -97.0, "lower": -98.0, "upper": -96.0, "reliable": False, "reason": ""}
+    look = {"epoch": 50, "n_components": 760, "effective_size": 732.9, "share_above_regrouped": 0.9999}
+    look |= {"mean_log_p_z_up_to_m": -17.3, "validation": value}
+    first = {name: value for name, value in look.items() if name != "validation"} | {"epoch": 10}
+    last = look | {"epoch": 100, "n_components": 958, "share_above_regrouped": 0.545}
+    run = {"dataset": "binarized_mnist", "change": "rate 0.1", "seed": 2, "looks": [first, look, last]}
+    found = {"note": "tried", "device": "a GPU", "commit": "abc", "runs": [run]}
+    (root / "results" / "momentum_trials.json").write_text(json.dumps(found))
+    cells = (
+        "50, 100 | 958 | 733 | 100.0%, 54.5% | -17.3, -17.3 | (-97.00), (-97.00) | [-98.00, -96.00] | not reliable |"
+    )
+    assert f"| binarized MNIST | rate 0.1 | 2 | {cells}" in written(root)[0]
+
+
+def test_what_is_kept_of_where_a_machine_is_from_is_said():
+    """Also where another row is of that build, and a mark that the tree was changed."""
+    assert page._kept({"commit": "A", "device": "cpu"}) == ""
+    assert page._kept({"commit": "A", "device": "cpu", "chosen_at": "B"}) == "B"
+    assert page._kept({"commit": "A", "device": "cpu", "trained_at": "A", "trained_on": "a GPU"}) == "A on a GPU"
+    assert [short("0123456789ab-dirty"), short(None)] == ["0123456-dirty", "an earlier build"]
 
 
 def test_a_readme_without_the_marks_is_left_alone(root):

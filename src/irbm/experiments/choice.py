@@ -11,7 +11,6 @@ from typing import Any
 
 from irbm.evaluation.partition import LogPartition
 from irbm.experiments.lab import Lab, Training, digest, likelihood, load
-from irbm.experiments.results import stamp
 from irbm.files import read_tensors, write_tensors
 from irbm.models import Machine
 from irbm.models.build import describe, restore
@@ -46,7 +45,7 @@ class Chosen:
     report: Report  # of that epoch
     validation: list[dict[str, Any]]  # of every epoch looked at
     training_seconds: float
-    commit: str | None  # that chose it; None in a file of an earlier build
+    commit: str | None  # by which it was trained, or, in files of before, chosen; None in a file of an earlier build
     device: str | None  # where it was trained; likewise
 
     @property
@@ -59,8 +58,8 @@ class Chosen:
         return float(max(looked["lower"] for looked in self.validation))
 
     def made(self) -> dict[str, str | None]:
-        """By which build the machine was chosen, and where it was trained: what looks at it may be another."""
-        return {"chosen_at": self.commit, "chosen_on": self.device}
+        """By which build the machine was trained, and where: what looks at it may be another."""
+        return {"trained_at": self.commit, "trained_on": self.device}
 
     def log_partition(self, lab: Lab, machine: Machine, budget: int, kind: str = "own") -> LogPartition:
         """ln Z of the machine, or of another ``kind`` that was made of it."""
@@ -117,7 +116,8 @@ def _find(lab: Lab, choice: Choice, file: Path) -> None:
         "report": asdict(history[best - 1]) if best else _before_training(machine),
         "validation": found,
         "training_seconds": sum(report.seconds for report in history),
-        **{name: stamp(lab.device)[name] for name in ("commit", "device")},
+        "commit": run.made(best)["trained_at"],
+        "device": run.made(best)["trained_on"],
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(file, machine.tensors(), "chosen", about)

@@ -16,6 +16,7 @@ from irbm.experiments.results import shown, table
 from irbm.ops.noise import uniform_noise
 
 TITLE = "Figure 10: likeliest z of the test examples"
+CLAIM = "The likeliest z of all test examples lie above M_T and close together."
 DATASETS = BOTH
 SEEDS = QUICK_SEEDS = (0,)
 

@@ -11,6 +11,7 @@ from irbm.experiments.lab import Lab, Training, settings_table
 from irbm.experiments.paper import BOTH, TITLES
 
 TITLE = "Figure 4: growth at constant regrouping rates"
+CLAIM = "Regrouping fewer than 0.8 l_t units hardly influences growth."
 DATASETS = BOTH
 SEEDS = (0, 1, 2, 3, 4)
 FRACTIONS = (0.0, 0.3, 0.5, 0.7, 0.8, 0.9)  # M_t / l_t; the paper says "from 0 to 0.9 l_t"

@@ -20,6 +20,7 @@ from irbm.experiments.results import packed, shown, table, unpacked
 from irbm.models import Machine
 
 TITLE = "Figure 5: p(z | v) of all training examples"
+CLAIM = "With RP the likeliest z of all examples lie above M_T, within few units of each other."
 DATASETS = BOTH
 SEEDS = (0, 1, 2)
 QUICK_SEEDS = (0,)
@@ -108,7 +109,7 @@ def row(lab: Lab, dataset: str, way: str, seed: int) -> dict[str, Any]:
         "share_above_regrouped": float((likeliest > last.regrouped).mean()),
         "p_z": packed(_in_the_picture(log_p)),
         "training_seconds": sum(report.seconds for report in done.history()),
-        "trained_at": done.stamp()["commit"],
+        **done.made(),
     }  # fmt: skip
 
 
@@ -120,10 +121,10 @@ def _in_the_picture(log_p: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
-    panels = {
-        f"{TITLES[r['dataset']]}, {way_of(r['regroup'])}": (unpacked(r["p_z"]), r["regrouped"]) for r in shown(result)
-    }
-    return plots.depth_panels(panels, columns=len(result["datasets"]))
+    panels: dict[str, dict[str, tuple[NDArray[np.float32], int]]] = {}
+    for r in shown(result, "p_z"):
+        panels.setdefault(TITLES[r["dataset"]], {})[way_of(r["regroup"])] = (unpacked(r["p_z"]), r["regrouped"])
+    return plots.depth_panels(panels)
 
 
 def section(result: dict[str, Any]) -> str:

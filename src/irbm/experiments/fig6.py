@@ -17,6 +17,7 @@ from irbm.experiments.results import packed, shown, unpacked
 from irbm.ops.noise import uniform_noise
 
 TITLE = "Figure 6: p(z ≤ i | v) of all training examples"
+CLAIM = "p(z ≤ M_T given v) is next to nothing: all orders of the regrouped units are about the same model."
 DATASETS = BOTH
 SEEDS, QUICK_SEEDS = fig5.SEEDS, fig5.QUICK_SEEDS
 PAPER = {paper.MNIST: -28.06, paper.CALTECH: -37.46}  # the mean of ln p(z <= M_T | v)
@@ -48,13 +49,13 @@ def row(lab: Lab, dataset: str, way: str, seed: int) -> dict[str, Any]:
         "in_other_orders": others,
         "log_p_up_to": packed(np.quantile(log_up_to, QUANTILES, axis=0)),
         "training_seconds": sum(report.seconds for report in done.history()),
-        "trained_at": done.stamp()["commit"],
+        **done.made(),
     }
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     panels: dict[str, dict[str, tuple[NDArray[np.float32], int]]] = {}
-    for r in shown(result):
+    for r in shown(result, "log_p_up_to"):
         ways = panels.setdefault(TITLES[r["dataset"]], {})
         ways[fig5.way_of(r["regroup"])] = (unpacked(r["log_p_up_to"]), r["regrouped"])
     return plots.cumulative_depth(panels)

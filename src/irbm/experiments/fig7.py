@@ -12,6 +12,7 @@ from irbm.experiments.paper import DIGITS, MNIST
 from irbm.experiments.results import judged, shown, table
 
 TITLE = "Figure 7: regularisation, rate and regrouping"
+CLAIM = "With RP training converges faster than without; L1 is better than L2, and the models are smaller."
 DATASETS = (MNIST,)
 SEEDS = QUICK_SEEDS = (0,)
 L1, L2 = {"l1": 1e-4, "l2": 0.0}, {"l1": 0.0, "l2": 1e-4}

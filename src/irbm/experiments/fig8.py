@@ -17,6 +17,7 @@ from irbm.experiments.regrouping import neighbour_correlation
 from irbm.training import Settings
 
 TITLE = "Figure 8: filters after 10 epochs"
+CLAIM = "With RP filters differ from each other; without it neighbours are alike."
 DATASETS = (paper.MNIST,)
 SEEDS = (0, 1, 2)
 QUICK_SEEDS = (0,)

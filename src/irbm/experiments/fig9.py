@@ -18,6 +18,7 @@ from irbm.models import Frozen, Machine
 from irbm.ops.noise import uniform_noise
 
 TITLE = "Figure 9: samples, and test examples"
+CLAIM = "Samples look like the data."
 DATASETS = BOTH
 SEEDS = QUICK_SEEDS = (0,)
 SHOWN = 100

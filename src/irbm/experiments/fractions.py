@@ -16,7 +16,7 @@ from irbm.experiments import paper, table1
 from irbm.experiments.choice import Choice, choose, choose_all
 from irbm.experiments.lab import Lab, Training, load
 from irbm.experiments.paper import BOTH, DIGITS, TITLES
-from irbm.experiments.results import judged, stamp, write_json
+from irbm.experiments.results import EARLIER, judged, origin, stamp, write_json
 
 EPOCHS = {**{name: table1.EFFORT[name].candidates for name in BOTH}, DIGITS: (10, 50)}
 SCHEDULES: tuple[str | float, ...] = ("adaptive", 0.5, 0.8, 0.9)
@@ -43,7 +43,7 @@ def row(lab: Lab, choice: Choice) -> dict[str, Any]:
         "mean_z": found.report.mean_z,
         "validation": found.validation,
         "training_seconds": found.training_seconds,
-        "chosen_at": found.commit,
+        **found.made(),
     }
 
 
@@ -60,7 +60,7 @@ def compare(lab: Lab, dataset: str, file: Path) -> list[dict[str, Any]]:
 def section(found: dict[str, Any]) -> str:
     """What a file of results says, as Markdown."""
     epochs = ", ".join(f"{one['epoch']}" for one in found["rows"][0]["validation"])
-    commits = ", ".join(dict.fromkeys(f"{r['chosen_at']}" for r in found["rows"]))
+    commits = ", ".join(dict.fromkeys(origin(r)[1] or EARLIER for r in found["rows"]))
     lines = [
         f"{TITLES[found['dataset']]}, epochs {epochs}, a budget of {found['budget']} points; commit {commits}:",
         "",

@@ -4,7 +4,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from multiprocessing import get_context
@@ -106,9 +106,10 @@ class Run:
         tensors, about = read_tensors(self.file(self.training.n_iter if epoch is None else epoch), "snapshot")
         return restore(tensors, about["machine"], self.device)
 
-    def stamp(self) -> dict[str, Any]:
-        """Commit, device and versions of the call that trained it last."""
-        return dict(json.loads((self.folder / "training.json").read_text()))
+    def made(self, epoch: int | None = None) -> dict[str, str | None]:
+        """By which build the machine of an epoch was trained, and where; None where the file does not say."""
+        _, about = read_tensors(self.file(self.training.n_iter if epoch is None else epoch), "snapshot")
+        return {name: about.get(name) for name in ("trained_at", "trained_on")}
 
     def log_z_file(self, epoch: int, budget: int) -> Path:
         """Where ln Z of that epoch's machine is kept."""
@@ -116,7 +117,13 @@ class Run:
 
     def keep(self, state: TrainingState) -> None:
         machine = state.kept.with_capacity(int(state.machine.size))
-        about = {"machine": describe(machine), "history": [asdict(report) for report in state.history]}
+        now = stamp(self.device)
+        about = {
+            "machine": describe(machine),
+            "history": [asdict(report) for report in state.history],
+            "trained_at": now["commit"],
+            "trained_on": now["device"],
+        }
         write_tensors(self.file(state.epoch), machine.tensors(), "snapshot", about)
 
 
@@ -331,17 +338,22 @@ class Lab:
                     bar.advance(task)
                 return
             with ProcessPoolExecutor(self.jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-                left = {pool.submit(function, **call) for call in calls}
+                left, failed = {pool.submit(function, **call) for call in calls}, None
                 try:
-                    for job in as_completed(list(left)):
-                        left.remove(job)
-                        if job.exception():  # none is begun any more, and those under way are not lost
-                            under_way = [other for other in left if not other.cancel()]
-                            yield from (other.result() for other in as_completed(under_way) if not other.exception())
-                        yield job.result()
-                        bar.advance(task)
+                    while left:
+                        done, left = wait(left, return_when=FIRST_COMPLETED)
+                        for job in done:
+                            bar.advance(task)
+                            if (error := job.exception()) is None:
+                                yield job.result()
+                                continue
+                            failed = failed or error
+                            left = {other for other in left if not other.cancel()}  # handed over already: not lost
+                            self.say(f"{what}: failed, {error}; {len(left)} runs that have begun go on to their end")
                 finally:
                     pool.shutdown(cancel_futures=True)
+                if failed:
+                    raise failed
 
     def classify(
         self,

@@ -5,7 +5,7 @@
 
 import argparse
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -81,8 +81,7 @@ def page(results: dict[str, dict[str, Any]], searched: Sequence[str] = (), seen:
         _section(name, experiment, results.get(name), of_these.get(name)) for name, experiment in EXPERIMENTS.items()
     ]
     sections[1:1] = searched
-    claims = {name: look.claim for name, look in seen.items()}
-    return "\n\n".join([INTRODUCTION, _overview(claims, of_these), *sections]) + "\n"
+    return "\n\n".join([INTRODUCTION, _overview(of_these), *sections]) + "\n"
 
 
 def _of_these(results: dict[str, dict[str, Any]], seen: Mapping[str, Seen]) -> dict[str, Seen]:
@@ -90,13 +89,13 @@ def _of_these(results: dict[str, dict[str, Any]], seen: Mapping[str, Seen]) -> d
     return {name: look for name, look in seen.items() if name in results and results[name]["date"] == look.date}
 
 
-def _overview(claims: Mapping[str, str], seen: Mapping[str, Seen]) -> str:
+def _overview(seen: Mapping[str, Seen]) -> str:
     """The paper's claims, one by one."""
     lines = ["| | the paper | agrees | here |", "|---|---|---|---|"]
     for name, experiment in EXPERIMENTS.items():
         where, look = experiment.TITLE.partition(":")[0], seen.get(name)
         agrees, verdict = (f"**{look.agrees}**", look.verdict) if look else ("", "not looked at yet")
-        lines.append(f"| {where} | {claims.get(name, '')} | {agrees} | {verdict} |")
+        lines.append(f"| {where} | {experiment.CLAIM} | {agrees} | {verdict} |")
     return "\n".join(lines)
 
 
@@ -121,7 +120,7 @@ def _provenance(name: str, result: dict[str, Any]) -> str:
         if len(seconds) > 1
         else f"the last call {result['wall_seconds']:.0f} s"
     )
-    kept = list(filter(None, dict.fromkeys(_kept(part, commits) for part in parts)))
+    kept = list(filter(None, dict.fromkeys(map(_kept, parts))))
     machines = f" (machines kept from {', '.join(kept)})" if kept else ""
     return (
         f"*`irbm reproduce {name}`, seeds {seeds}, on {', '.join(where)}, commit {', '.join(commits)}{machines}, "
@@ -129,11 +128,11 @@ def _provenance(name: str, result: dict[str, Any]) -> str:
     )
 
 
-def _kept(part: dict[str, Any], named: Container[str]) -> str:
-    """Where a row's machine is from, where that is a device or a build which is not named for the row itself."""
+def _kept(part: dict[str, Any]) -> str:
+    """Where a row's machine is from, where that is another device or build than the row is of."""
     device, commit = origin(part)
     elsewhere = f" on {device}" if device != part["device"] else ""
-    return f"{commit or EARLIER}{elsewhere}" if elsewhere or commit not in named else ""
+    return f"{commit or EARLIER}{elsewhere}" if elsewhere or commit != part["commit"] else ""
 
 
 # -- the README ---------------------------------------------------------------------------------------------
@@ -150,8 +149,7 @@ def summary(results: dict[str, dict[str, Any]], seen: Mapping[str, Seen] = NOBOD
         else:
             lines.append(f"| {EXPERIMENTS[name].TITLE} | | not run yet | | |")
     said = [
-        f"- {EXPERIMENTS[name].TITLE.partition(':')[0]}, {look.claim[0].lower()}{look.claim[1:-1]}: **{look.agrees}**."
-        f" {look.verdict[0].upper()}{look.verdict[1:]}."
+        f"- {EXPERIMENTS[name].CLAIM} **{look.agrees.capitalize()}**: {look.verdict}."
         for name, look in _of_these(results, seen).items()
         if name in ("table1", "table2")
     ]
@@ -168,7 +166,7 @@ def with_summary(readme: str, table: str) -> str:
 
 def write(results_folder: Path, root: Path) -> None:
     """The page, its pictures, and the README's table."""
-    results, seen = read(results_folder), looks(results_folder)
+    results, seen = read(results_folder), looks(results_folder, EXPERIMENTS)
     (root / "docs" / "pictures").mkdir(parents=True, exist_ok=True)
     for name in results:
         drawn = results_folder / f"{name}.png"

@@ -24,7 +24,8 @@ EXPERIMENTS: dict[str, ModuleType] = {
     "fig11": fig11,
     "beta": beta,
 }
-"""Each has TITLE, DATASETS, ``run(lab)`` -> result, ``picture(lab, result)`` and ``section(result)``, Markdown."""
+"""Each has TITLE, CLAIM (the paper's), DATASETS, ``run(lab)`` -> result, ``picture(lab, result)``, and
+``section(result)``: Markdown."""
 
 
 WITH_ROWS = ("table1", "table2", "fig7")  # of which some may be chosen

@@ -79,16 +79,28 @@ def table(
     return {"datasets": datasets, "seeds": sorted({r["seed"] for r in ordered}), **more, "rows": ordered}
 
 
-def shown(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a picture: of each data set, those of the first seed it has."""
-    first = {r["dataset"]: r["seed"] for r in sorted(result["rows"], key=lambda r: -r["seed"])}
-    return [r for r in result["rows"] if r["seed"] == first[r["dataset"]]]
+def shown(result: dict[str, Any], what: str = "seed") -> list[dict[str, Any]]:
+    """The rows of a picture: of each data set, those of the first seed it has, of rows that keep what it shows."""
+    rows = [r for r in result["rows"] if what in r]
+    first = {r["dataset"]: r["seed"] for r in sorted(rows, key=lambda r: -r["seed"])}
+    return [r for r in rows if r["seed"] == first[r["dataset"]]]
 
 
 def origin(row: dict[str, Any]) -> tuple[str, str | None]:
-    """Where a row's machine was trained, and by which build: what looked at it may be another. None: not known."""
-    commit = row.get("chosen_at", row.get("trained_at", row["commit"]))
-    return row.get("chosen_on") or row["device"], commit
+    """Where a row's machine was trained, and by which build: what looked at it may be another. None: not known.
+
+    Rows of before say by which build it was chosen, or nothing where that was their own.
+    """
+    commit = row.get("trained_at", row.get("chosen_at", row.get("commit")))
+    return row.get("trained_on") or row.get("device", "an unknown device"), commit
+
+
+def short(commit: str | None) -> str:
+    """A build for a cell of a table."""
+    if commit is None:
+        return EARLIER
+    name, *mark = commit.split("-")
+    return "-".join([name[:7], *mark])
 
 
 def packed(values: NDArray[Any]) -> dict[str, Any]:

@@ -13,12 +13,13 @@ from irbm.experiments import frank_wolfe, paper
 from irbm.experiments.choice import Choice, Chosen, choose, choose_all
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
 from irbm.experiments.paper import BOTH, CALTECH, DIGITS, MNIST, TITLES
-from irbm.experiments.results import EARLIER, judged, origin, rounds, table
+from irbm.experiments.results import judged, origin, rounds, short, table
 from irbm.models import Machine
 from irbm.training import Settings
 from irbm.training.growth import prune
 
 TITLE = "Table 1: density models"
+CLAIM = "With RP the infinite RBM has higher likelihoods than the RBM and, on CalTech, than ordinary training."
 DATASETS = BOTH
 SEEDS = QUICK_SEEDS = (0,)
 RP, CONVERTED, CLASSIC, ORDINARY, GREEDY = "iRBM RP", "iRBM RP as RBM", "RBM", "iRBM", "FW-iRBM + CD"
@@ -86,7 +87,6 @@ TRIED: dict[str, dict[str, tuple[tuple[float, float], ...]]] = {
 }
 # Data sets whose RBM has visible biases that start at the data's log-odds.
 BIASED = {CALTECH}
-SHORT = 7  # letters of a commit
 MISSED = 10.0  # nats more that later rounds of an estimate found: its story is told
 HOW = (
     "The validation split chooses among the epochs {epochs} by the lower end of the bracket of its mean "
@@ -365,7 +365,7 @@ def highlights(result: dict[str, Any]) -> list[str]:
 
 def _line(r: dict[str, Any]) -> str:
     device, commit = origin(r)
-    return f"| {' | '.join([*_cells(r), f'{device}, {commit[:SHORT] if commit else EARLIER}'])} |"
+    return f"| {' | '.join([*_cells(r), f'{device}, {short(commit)}'])} |"
 
 
 def _cells(r: dict[str, Any]) -> list[str]:

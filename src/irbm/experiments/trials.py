@@ -5,8 +5,6 @@ from typing import Any
 from irbm.experiments.paper import TITLES
 from irbm.experiments.results import judged
 
-FIRST_LOOK = 50  # epochs; earlier ones have no likelihood
-
 
 def section(found: dict[str, Any]) -> str:
     """A line for each training, its looks in their order."""
@@ -16,11 +14,11 @@ def section(found: dict[str, Any]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|",
         *(_line(run) for run in found["runs"]),
     ]
-    return "\n".join([*lines, "", f"*{found['note']}; {found['device']}, commit {found['commit'][:12]}.*"])
+    return "\n".join([*lines, "", f"*{found['note']}; {found['device']}, commit {found['commit']}.*"])
 
 
 def _line(run: dict[str, Any]) -> str:
-    looks = [look for look in run["looks"] if look["epoch"] >= FIRST_LOOK]
+    looks = [look for look in run["looks"] if "validation" in look]
     last = looks[-1]
     judgements = [judged(look["validation"]) for look in looks]
     cells = [

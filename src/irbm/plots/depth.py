@@ -66,27 +66,32 @@ def _edges(first: int, regrouped: int, l: int) -> NDArray[np.float64]:
     return np.unique(edges.clip(first, l)) + 0.5
 
 
-def depth_panels(panels: Mapping[str, tuple[NDArray[Any], int]], columns: int) -> Figure:
+def depth_panels(panels: Mapping[str, Mapping[str, tuple[NDArray[Any], int]]]) -> Figure:
     """p(z | v) of examples sorted by likeliest z, (n, l), and how many units were regrouped (0: no line).
 
-    Panels come one data set after the other and are shown with a column for each.
+    A column for each data set, a row for each way that any of them has.
     """
-    rows = -(-len(panels) // columns)
-    figure = Figure(figsize=(WIDTH, 2.6 * rows), facecolor="white", layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).T.ravel()
-    for axes, (title, (p_z, regrouped)) in zip(grid, panels.items(), strict=True):
-        n, l = p_z.shape
-        scale = max(float(np.quantile(p_z.max(1), 0.9)), 1e-6)
-        axes.imshow(p_z, aspect="auto", extent=(0.5, l + 0.5, n + 0.5, 0.5), cmap="GnBu", vmin=0, vmax=scale)
-        axes.axvline(l + 0.5, color=INK, linewidth=0.8)
-        axes.text(l + 0.5, 0.98 * n, " $l$", color=INK, fontsize=9, va="bottom")
-        if regrouped:
-            axes.axvline(regrouped + 0.5, color=VERMILION, linestyle="--", linewidth=1.2)
-            axes.text(regrouped, 0.98 * n, "$M_T$ ", color=VERMILION, fontsize=9, ha="right", va="bottom")
-        titled(axes, title, "z", "examples, by likeliest z")
-        axes.set_title(title, fontsize=9, color=INK, loc="left")
-        axes.set_xlim(0.5, 1.06 * l)
-        axes.set_yticks([])
+    ways = list(dict.fromkeys(way for column in panels.values() for way in column))
+    figure = Figure(figsize=(WIDTH, 2.6 * len(ways)), facecolor="white", layout="constrained")
+    grid = figure.subplots(len(ways), len(panels), squeeze=False)
+    for row, way in zip(grid, ways, strict=True):
+        for axes, (title, column) in zip(row, panels.items(), strict=True):
+            if way not in column:
+                axes.set_axis_off()
+                continue
+            p_z, regrouped = column[way]
+            n, l = p_z.shape
+            scale = max(float(np.quantile(p_z.max(1), 0.9)), 1e-6)
+            axes.imshow(p_z, aspect="auto", extent=(0.5, l + 0.5, n + 0.5, 0.5), cmap="GnBu", vmin=0, vmax=scale)
+            axes.axvline(l + 0.5, color=INK, linewidth=0.8)
+            axes.text(l + 0.5, 0.98 * n, " $l$", color=INK, fontsize=9, va="bottom")
+            if regrouped:
+                axes.axvline(regrouped + 0.5, color=VERMILION, linestyle="--", linewidth=1.2)
+                axes.text(regrouped, 0.98 * n, "$M_T$ ", color=VERMILION, fontsize=9, ha="right", va="bottom")
+            titled(axes, "", "z", "examples, by likeliest z")
+            axes.set_title(f"{title}, {way}", fontsize=9, color=INK, loc="left")
+            axes.set_xlim(0.5, 1.06 * l)
+            axes.set_yticks([])
     return figure
 
 
