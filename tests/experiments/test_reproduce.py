@@ -542,8 +542,8 @@ def test_pictures_of_depths_train_what_was_asked_for_alone(tmp_path):
 
 def test_what_is_kept_of_the_choice_is_enough_for_another_budget(tmp_path, monkeypatch):
     """Trainings may be thrown away: an estimate with a larger budget needs none of them."""
-    regrouped = ("iRBM RP as RBM", *registry.EXPERIMENTS["table1"].regrouped("digits"))
-    before = quick(tmp_path, "table1", only=regrouped)
+    models = ("iRBM RP as RBM", *registry.EXPERIMENTS["table1"].models_with_rp("digits"))
+    before = quick(tmp_path, "table1", only=models)
     shutil.rmtree(tmp_path / "quick" / "runs")
     monkeypatch.setattr(lab_room, "Trainer", None)
     budgets = []
@@ -551,7 +551,7 @@ def test_what_is_kept_of_the_choice_is_enough_for_another_budget(tmp_path, monke
     monkeypatch.setattr(
         lab_room.partition, "exact", lambda machine: budgets.append(int(machine.size)) or exact(machine)
     )
-    after = quick(tmp_path, "table1", only=regrouped, budget=77)
+    after = quick(tmp_path, "table1", only=models, budget=77)
     assert budgets == [r["n_components"] for r in before["rows"]]
     assert [r["test"]["value"] for r in after["rows"]] == [r["test"]["value"] for r in before["rows"]]
     assert {r["budget"] for r in after["rows"]} == {77}
