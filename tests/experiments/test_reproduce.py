@@ -449,6 +449,16 @@ def test_the_epoch_with_the_highest_lower_end_is_chosen_not_the_one_that_flatter
     assert max(chosen.validation, key=lambda c: c["value"])["epoch"] == flattering
 
 
+def test_a_machine_remembers_the_build_that_trained_it_whoever_chooses_it(tmp_path, monkeypatch):
+    lab = Lab(out=tmp_path, quick=True, epochs=EPOCHS)
+    (usual,) = registry.EXPERIMENTS["table1"].choices(lab, "digits", "iRBM", 0)
+    monkeypatch.setenv("IRBM_COMMIT", "trains")
+    (run,) = lab.train([usual.training])
+    monkeypatch.setenv("IRBM_COMMIT", "chooses")
+    made = {"trained_at": "trains", "trained_on": stamp("cpu")["device"]}
+    assert run.made() == choose(lab, usual).made() == made
+
+
 def test_choices_come_back_from_processes_as_files_alone(out, monkeypatch):
     """A tensor of a GPU would be gone with the process that sent it."""
     lab, back = Lab(out=out, quick=True, epochs=EPOCHS), []

@@ -347,9 +347,11 @@ class Lab:
                             if (error := job.exception()) is None:
                                 yield job.result()
                                 continue
-                            failed = failed or error
                             left = {other for other in left if not other.cancel()}  # handed over already: not lost
-                            self.say(f"{what}: failed, {error}; {len(left)} runs that have begun go on to their end")
+                            if failed is None:
+                                under_way = sum(not other.done() for other in left)
+                                self.say(f"{what}: failed, {error}; runs that go on to their end: {under_way}")
+                            failed = failed or error
                 finally:
                     pool.shutdown(cancel_futures=True)
                 if failed:

@@ -120,11 +120,13 @@ def _provenance(name: str, result: dict[str, Any]) -> str:
         if len(seconds) > 1
         else f"the last call {result['wall_seconds']:.0f} s"
     )
+    trained = result["training_seconds"]
+    took += f", all trainings {trained:.0f} s" if trained else ""  # 0: rows do not say
     kept = list(filter(None, dict.fromkeys(map(_kept, parts))))
     machines = f" (machines kept from {', '.join(kept)})" if kept else ""
     return (
         f"*`irbm reproduce {name}`, seeds {seeds}, on {', '.join(where)}, commit {', '.join(commits)}{machines}, "
-        f"{result['date'][:10]}; {took}, all trainings {result['training_seconds']:.0f} s. {notes}.*"
+        f"{result['date'][:10]}; {took}. {notes}.*"
     )
 
 

@@ -82,6 +82,8 @@ def table(
 def shown(result: dict[str, Any], what: str = "seed") -> list[dict[str, Any]]:
     """The rows of a picture: of each data set, those of the first seed it has, of rows that keep what it shows."""
     rows = [r for r in result["rows"] if what in r]
+    if not rows:
+        raise ValueError(f"no row keeps {what!r}, which the picture shows: they are of an earlier build; remove them")
     first = {r["dataset"]: r["seed"] for r in sorted(rows, key=lambda r: -r["seed"])}
     return [r for r in rows if r["seed"] == first[r["dataset"]]]
 
