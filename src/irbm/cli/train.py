@@ -1,7 +1,6 @@
 """``irbm train``."""
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,14 +23,9 @@ def parse_regroup(text: str) -> str | float:
         return text
 
 
-def optional(kind: Callable[[str], float]) -> Callable[[str], float | str]:
-    """Reads a number of a kind, or "none"."""
-    return lambda text: "none" if text == "none" else kind(text)
-
-
 def _or_none(kind: type[int] | type[float]) -> dict[str, Any]:
-    """What an option needs that takes a number or "none"."""
-    return {"parser": optional(kind), "metavar": f"<{kind.__name__}|none>"}
+    """What an option needs that takes a number of a kind, or "none"."""
+    return {"parser": lambda text: text if text == "none" else kind(text), "metavar": f"<{kind.__name__}|none>"}
 
 
 def _option(help_text: str, panel: str, **more: Any) -> Any:

@@ -110,14 +110,14 @@ def _find(lab: Lab, choice: Choice, file: Path) -> None:
         log_z = lab.log_partition(machine, choice.training, choice.budget, run.log_z_file(epoch, choice.budget))
         found.append({"epoch": epoch, **likelihood(machine, held, log_z)})
     best = max(found, key=lambda c: c["lower"])["epoch"]
-    machine, history = run.machine(best), run.history()
+    machine, history, made = run.machine(best), run.history(), run.made(best)
     about = {
         "machine": describe(machine),
         "report": asdict(history[best - 1]) if best else _before_training(machine),
         "validation": found,
         "training_seconds": sum(report.seconds for report in history),
-        "commit": run.made(best)["trained_at"],
-        "device": run.made(best)["trained_on"],
+        "commit": made["trained_at"],
+        "device": made["trained_on"],
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     write_tensors(file, machine.tensors(), "chosen", about)

@@ -330,32 +330,35 @@ class Lab:
         if talks and self.jobs == 1:
             yield from (function(**call) for call in calls)
             return
+        found = (function(**call) for call in calls) if self.jobs == 1 else self._side_by_side(function, calls, what)
         with self.bar() as bar:
             task = bar.add_task(f"{what}: {len(calls)} runs", total=len(calls))
-            if self.jobs == 1:
-                for call in calls:
-                    yield function(**call)
-                    bar.advance(task)
-                return
-            with ProcessPoolExecutor(self.jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
-                left, failed = {pool.submit(function, **call) for call in calls}, None
-                try:
-                    while left:
-                        done, left = wait(left, return_when=FIRST_COMPLETED)
-                        for job in done:
-                            bar.advance(task)
-                            if (error := job.exception()) is None:
-                                yield job.result()
-                                continue
-                            left = {other for other in left if not other.cancel()}  # handed over already: not lost
-                            if failed is None:
-                                under_way = sum(not other.done() for other in left)
-                                self.say(f"{what}: failed, {error}; runs that go on to their end: {under_way}")
-                            failed = failed or error
-                finally:
-                    pool.shutdown(cancel_futures=True)
-                if failed:
-                    raise failed
+            for one in found:
+                yield one
+                bar.advance(task)
+
+    def _side_by_side(self, function: Callable[..., T], calls: Sequence[dict[str, Any]], what: str) -> Iterator[T]:
+        """The same in processes. After a failure, which is said at once, none is handed over any more; those that
+        are go on to their end, and are not lost.
+        """
+        with ProcessPoolExecutor(self.jobs, get_context("spawn"), torch.set_num_threads, (1,)) as pool:
+            left, failed = {pool.submit(function, **call) for call in calls}, None
+            try:
+                while left:
+                    done, left = wait(left, return_when=FIRST_COMPLETED)
+                    for job in done:
+                        if (error := job.exception()) is None:
+                            yield job.result()
+                            continue
+                        left = {other for other in left if not other.cancel()}
+                        if failed is None:
+                            under_way = sum(not other.done() for other in left)
+                            self.say(f"{what}: failed, {error}; runs that go on to their end: {under_way}")
+                        failed = failed or error
+            finally:
+                pool.shutdown(cancel_futures=True)
+            if failed:
+                raise failed
 
     def classify(
         self,

@@ -17,6 +17,7 @@ from irbm.experiments.results import EARLIER, origin
 from irbm.experiments.seen import Seen, looks
 from irbm.files import write_bytes
 
+TABLES = ("table1", "table2")  # which the README has
 NOBODY: Mapping[str, Seen] = {}  # has looked
 BEGIN, END = "<!-- results: written by python -m irbm.experiments.page -->", "<!-- end of results -->"
 INTRODUCTION = """# The paper, reproduced
@@ -143,9 +144,7 @@ def _kept(part: dict[str, Any]) -> str:
 def summary(results: dict[str, dict[str, Any]], seen: Mapping[str, Seen] = NOBODY) -> str:
     """The table of the README: what the tables of the paper say, and what came out; and whether it agrees."""
     lines = ["| | the paper | mean, of seeds | the seed that validates best | reliable |", "|---|---|---|---|---|"]
-    for name in ("table1", "table2"):
-        if name not in EXPERIMENTS:
-            continue
+    for name in TABLES:
         if name in results:
             lines += EXPERIMENTS[name].highlights(results[name])
         else:
@@ -153,7 +152,7 @@ def summary(results: dict[str, dict[str, Any]], seen: Mapping[str, Seen] = NOBOD
     said = [
         f"- {EXPERIMENTS[name].CLAIM} **{look.agrees.capitalize()}**: {look.verdict}."
         for name, look in _of_these(results, seen).items()
-        if name in ("table1", "table2")
+        if name in TABLES
     ]
     return "\n".join([*lines, *([""] if said else []), *said])
 
