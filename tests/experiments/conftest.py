@@ -16,7 +16,7 @@ def few_units(monkeypatch):
     """Machines of the digits that can be enumerated: their likelihoods are exact, and seconds do."""
     few, effort = fig7.QUICK_SIZE, table1.EFFORT[DIGITS]
     monkeypatch.setitem(paper.DENSITY, DIGITS, replace(paper.DENSITY[DIGITS], max_components=few))
-    small = replace(effort, sizes=dict.fromkeys(effort.sizes, few), choice_budget=fig7.BUDGET)
+    small = replace(effort, sizes=dict.fromkeys(effort.sizes, few))
     monkeypatch.setitem(table1.EFFORT, DIGITS, small)
 
 

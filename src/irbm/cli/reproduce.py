@@ -41,8 +41,8 @@ def reproduce_command(
         int | None,
         typer.Option(
             help=escape(
-                "Annealing work for table1's final likelihoods: given, these alone are done again, not the trainings. "
-                "Larger costs time in proportion. [8000]"
+                "Annealing work for the last likelihoods of table1 and fig7: given, these alone are done again, not "
+                "the trainings. Larger costs time in proportion. [8000]"
             )
         ),
     ] = None,

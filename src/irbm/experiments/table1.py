@@ -29,11 +29,14 @@ OWN: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "iRBM RP 1000 chains": (RP, {"n_chains": 1000}),
         "iRBM RP averaged": (RP, {"averaging": 1000}),
         "iRBM RP 0.9 l averaged": (RP, {"regroup": 0.9, "averaging": 1000}),
+        "RBM averaged": (CLASSIC, {"averaging": 1000}),
+        "iRBM averaged": (ORDINARY, {"averaging": 1000}),
     },
     CALTECH: {
         "iRBM RP 0.9 l": (RP, {"regroup": 0.9}),
         "iRBM RP 0.9 l averaged": (RP, {"regroup": 0.9, "averaging": 500}),
         "RBM averaged": (CLASSIC, {"averaging": 500}),
+        "iRBM averaged": (ORDINARY, {"averaging": 500}),
     },
     DIGITS: {
         "iRBM RP averaged": (RP, {"averaging": 100}),
