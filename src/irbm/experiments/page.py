@@ -13,11 +13,12 @@ from typing import Any
 from irbm.experiments import density_search, fractions, trials
 from irbm.experiments.paper import TITLES
 from irbm.experiments.reproduce import EXPERIMENTS
-from irbm.experiments.results import EARLIER, origin
+from irbm.experiments.results import EARLIER, folded, origin
 from irbm.experiments.seen import Seen, looks
 from irbm.files import write_bytes
 
 TABLES = ("table1", "table2")  # which the README has
+ALL = "What came of it"
 NOBODY: Mapping[str, Seen] = {}  # has looked
 BEGIN, END = "<!-- results: written by python -m irbm.experiments.page -->", "<!-- end of results -->"
 INTRODUCTION = """# The paper, reproduced
@@ -71,7 +72,7 @@ def searches(folder: Path) -> list[str]:
     sections = []
     for introduction, files, section in kinds:
         found = [section(json.loads(file.read_text())) for file in sorted(folder.glob(f"{files}.json"))]
-        sections += ["\n\n".join([introduction, *found])] if found else []
+        sections += ["\n\n".join([introduction, folded(ALL, "\n\n".join(found))])] if found else []
     return sections
 
 

@@ -143,6 +143,11 @@ def judged(found: dict[str, Any]) -> tuple[str, str, str]:
     return (value, bracket, "reliable") if found["reliable"] else (f"({value})", bracket, "not reliable")
 
 
+def folded(title: str, text: str) -> str:
+    """A part of a page that is read by those who open it, on GitHub and on the site."""
+    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{text}\n\n</details>'
+
+
 def rounds(trials: list[dict[str, Any]]) -> list[str]:
     """Estimates of ln Z as lines of a table, one for each round: the value, its error, and the effective chains."""
     others = {(t["side"], t["name"]): "both sides" for t in trials if t["side"] == "both"}

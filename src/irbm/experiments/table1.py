@@ -13,7 +13,7 @@ from irbm.experiments import frank_wolfe, paper
 from irbm.experiments.choice import Choice, Chosen, choose, choose_all
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
 from irbm.experiments.paper import BOTH, CALTECH, DIGITS, MNIST, TITLES
-from irbm.experiments.results import judged, origin, rounds, short, table
+from irbm.experiments.results import folded, judged, origin, rounds, short, table
 from irbm.models import Machine
 from irbm.training import Settings
 from irbm.training.growth import prune
@@ -117,7 +117,7 @@ BESIDE = (
     "and level is where they meet, with how many of the seeds that both have. Where a bracket is not reliable, neither "
     "is what is said by it."
 )
-ALL = "Every seed:"
+ALL = "Every seed"
 
 
 def training(dataset: str, model: str, seed: int, lab: Lab) -> Training:
@@ -267,20 +267,13 @@ def _compared(r: dict[str, Any]) -> plots.Compared:
 
 
 def section(result: dict[str, Any]) -> str:
-    lines = [
-        BESIDE,
-        "",
-        *_beside(result),
-        "",
-        *_best(result),
-        ALL,
-        "",
+    every = [
         "| data | model | seed | rate, L1 | l | pruned | N_h | epoch | test log-likelihood | bracket | verdict | "
         "paper | diff. | trained on, by |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|---|---|",
         *(_line(r) for r in result["rows"]),
-        "",
     ]
+    lines = [BESIDE, "", *_beside(result), "", *_best(result), folded(ALL, "\n".join(every)), ""]
     for how, names in _ways(result).items():
         lines += [f"{', '.join(TITLES[name] for name in names)}: {how}", ""]
     words = [WORDS, *(_among(result, name) for name in result["datasets"])]
@@ -309,10 +302,9 @@ def _story(r: dict[str, Any]) -> str:
     if not log_z["trials"]:
         return ""
     lines = [
-        f"How ln Z of {r['model']} on {TITLES[r['dataset']]}, seed {r['seed']}, was found, round by round: estimates "
-        "± standard errors, with effective chains in parentheses. Forward values are mostly too small where they are "
-        "wrong, and those going back too large; with few effective chains they are off either way. The lower end is "
-        "the largest forward value less four errors, all first paths of the rounds together and all second ones "
+        "Estimates ± standard errors, with effective chains in parentheses. Forward values are mostly too small where "
+        "they are wrong, and those going back too large; with few effective chains they are off either way. The lower "
+        "end is the largest forward value less four errors, all first paths of the rounds together and all second ones "
         "counting as values, too, and never less than known states weigh; the upper end is what the last round's way "
         f"back allows{_BOTH if any(t['side'] == 'both' for t in log_z['trials']) else ''} "
         "([the rule](decisions/005-bracket.md)).",
@@ -323,7 +315,8 @@ def _story(r: dict[str, Any]) -> str:
         f"test split is {test['value'] + log_z['value']:.2f}; less ln Z that is {', '.join(judged(test))}. The mean "
         f"over examples has a standard error of its own, {test['stderr_of_examples']:.2f}.",
     ]
-    return "\n".join(lines)
+    title = f"How ln Z of {r['model']} on {TITLES[r['dataset']]}, seed {r['seed']}, was found, round by round"
+    return folded(title, "\n".join(lines))
 
 
 def _ways(result: dict[str, Any]) -> dict[str, list[str]]:
