@@ -102,6 +102,16 @@ def test_table_1_stands_beside_the_papers(root):
     assert table1.BEST not in text, "with one seed there is nothing to choose"
 
 
+def test_rows_that_the_command_alone_did_not_make_say_so(root):
+    rows = [row(model, -86.0, True) | {"place": ["digits", model, 0]} for model in ("iRBM RP", "RBM", "iRBM")]
+    for r in rows[:2]:
+        r["note"] = "copied from elsewhere"
+    effort = {"binarized_mnist": {"candidates": [200, 400], "choice_budget": 2000, "full_budget": 16000}}
+    found = result("table1", datasets=["binarized_mnist"], rows=rows, effort=effort)
+    (root / "results" / "table1.json").write_text(json.dumps(found))
+    assert "50,000 train. digits iRBM RP 0, digits RBM 0: copied from elsewhere.*" in written(root)[0]
+
+
 def test_table_1_counts_seeds(root):
     rows = [row("iRBM RP", -86.0, True), row("RBM", -90.5, True), row("iRBM", -85.9, True)]
     again = [row("iRBM RP", -88.0, True), row("RBM", -90.5, False), row("iRBM", -89.0, True)]

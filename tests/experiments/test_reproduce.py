@@ -86,6 +86,9 @@ def test_all_are_those_that_use_the_data(tmp_path):
         (["fig4", "--quick", "--only", "DBN"], ["only", "table1", "'fig4'"]),
         (["all", "--dataset", "cifar"], ["dataset", "binarized_mnist", "'cifar'"]),
         (["fig4", "--quick", "--dataset", "cifar"], ["dataset", "binarized_mnist", "'cifar'"]),
+        (["fig4", "--quick", "--dataset", "binarized_mnist"], ["dataset", "quick", "'binarized_mnist'"]),
+        (["fig4", "--budget", "500"], ["budget", "table1", "fig7", "'fig4'"]),
+        (["all", "--quick", "--budget", "500"], ["budget", "table1", "fig7", "'all'"]),
         (["fig4", "--device", "tpu"], ["device", "'tpu'"]),
     ],
 )
@@ -95,6 +98,23 @@ def test_a_mistake_is_one_line_and_status_2(reproduce, tmp_path, arguments, word
     assert all(word in said for word in words)
     assert "Traceback" not in said
     assert not list(tmp_path.iterdir())
+
+
+def test_a_damaged_result_is_named_before_any_work(reproduce, tmp_path, monkeypatch):
+    monkeypatch.setattr(lab_room, "Trainer", None)
+    damaged = tmp_path / "quick" / "table1.json"
+    damaged.parent.mkdir()
+    damaged.write_text('{"rows": [')
+    status, _, said = reproduce("table1", "--quick", "--device", "cpu", "--out", tmp_path)
+    assert status == 2
+    assert str(damaged) in said
+    assert "remove it" in said
+
+
+def test_a_seed_named_twice_is_one(reproduce, out):
+    args = ("--quick", "--epochs", EPOCHS, "--device", "cpu", "--out", out)
+    assert reproduce("fig4", *args, "--seeds", "1,1,0")[0] == 0
+    assert json.loads((out / "quick" / "fig4.json").read_text())["seeds"] == [1, 0]
 
 
 def test_ctrl_c_says_how_to_go_on(reproduce, tmp_path, monkeypatch):
@@ -200,6 +220,15 @@ def test_fig_8_is_trained_by_cd_and_ends_early(tmp_path):
         ("adaptive", False, 1, 10),
         (None, False, 1, 10),
     ]
+
+
+def test_fig_7_keeps_what_every_look_tried(out):
+    for r in quick(out, "fig7")["rows"]:
+        for point in r["points"]:
+            log_z = point["log_partition"]
+            assert log_z["lower"] <= log_z["value"] <= log_z["upper"]
+            assert point["upper"] - point["lower"] == pytest.approx(log_z["upper"] - log_z["lower"])
+            assert log_z["reason"] == point["reason"]
 
 
 def test_table_1_and_fig_7_share_trainings(tmp_path, monkeypatch):

@@ -2,10 +2,8 @@
 
 import importlib.metadata
 import os
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +11,7 @@ import torch
 from irbm.bench import errors, peers, steps
 from irbm.bench.steps import Case
 from irbm.bench.timing import Call, Timing, interleaved
-from irbm.experiments.results import stamp
+from irbm.experiments.results import processor, stamp
 from irbm.ops.dispatch import has_products
 
 OURS = "irbm"
@@ -189,10 +187,7 @@ def hardware(device: torch.device) -> str:
     if device.type == "cuda":
         properties = torch.cuda.get_device_properties(device)
         return f"{properties.name}, {properties.total_memory / 2**30:.0f} GiB"
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.is_file() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    return processor()
 
 
 def _version(package: str) -> str | None:

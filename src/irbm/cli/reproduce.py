@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.markup import escape
 
@@ -26,7 +27,8 @@ def reproduce_command(
         ),
     ] = False,
     dataset: Annotated[
-        str | None, typer.Option(help="One data set alone: binarized_mnist or caltech101_silhouettes.")
+        str | None,
+        typer.Option(help="One data set alone: binarized_mnist or caltech101_silhouettes. Not with --quick."),
     ] = None,
     only: Annotated[
         str | None,
@@ -81,7 +83,10 @@ def reproduce_command(
         budget=budget,
         jobs=jobs,
     )
-    for one in names(name, lab):
+    chosen = names(name, lab)
+    if quick:
+        torch.set_num_threads(1)  # digits are too small to gain by a second one, which on a busy machine costs tenfold
+    for one in chosen:
         try:
             result = reproduce(one, lab)
         except KeyboardInterrupt:
@@ -95,4 +100,4 @@ def _numbers(name: str, text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() for part in parts):
         raise ValueError(f"{name} must be whole numbers with commas, such as 0,1,2, got {text!r}")
-    return tuple(map(int, parts))
+    return tuple(dict.fromkeys(map(int, parts)))

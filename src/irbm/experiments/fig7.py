@@ -1,6 +1,6 @@
 """Fig. 7: L1 against L2, AdaGrad against a decaying rate, random permutation against ordinary training (sec. 4.2)."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -62,8 +62,9 @@ def row(lab: Lab, dataset: str, variant: str, seed: int) -> dict[str, Any]:
     for epoch, budget in budgets(lab, done.training).items():
         lab.say(f"{variant}: test log-likelihood after {epoch} epochs")
         machine, file = done.machine(epoch), done.log_z_file(epoch, budget)
-        found = likelihood(machine, X, lab.log_partition(machine, done.training, budget, file))
-        points.append({"epoch": epoch, "n_components": int(machine.size), "budget": budget, **found})
+        log_z = lab.log_partition(machine, done.training, budget, file)
+        about = {"epoch": epoch, "n_components": int(machine.size), "budget": budget}
+        points.append(about | likelihood(machine, X, log_z) | {"log_partition": asdict(log_z)})
     last = done.history()[-1]
     return {
         "dataset": dataset,
@@ -94,7 +95,8 @@ def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
-    return plots.likelihood_curves({r["variant"]: r["points"] for r in shown(result)})
+    ordinary = [variant for variant, changes in VARIANTS.items() if "regroup" in changes]
+    return plots.likelihood_curves({r["variant"]: r["points"] for r in shown(result)}, dashed=ordinary)
 
 
 def section(result: dict[str, Any]) -> str:

@@ -223,7 +223,13 @@ class Lab:
 
     def earlier(self) -> dict[str, Any]:
         """What an earlier call has written; nothing where there was none."""
-        return json.loads(self.file.read_text()) if self.file.is_file() else {}
+        if not self.file.is_file():
+            return {}
+        try:
+            found: dict[str, Any] = json.loads(self.file.read_text())
+        except ValueError as error:
+            raise ValueError(f"{self.file} is damaged, remove it to begin anew: {error}") from error
+        return found
 
     def write(self, result: dict[str, Any]) -> dict[str, Any]:
         """Write a result, with what is needed to find it again: returned as it was written.

@@ -128,8 +128,17 @@ def _provenance(name: str, result: dict[str, Any]) -> str:
     machines = f" (machines kept from {', '.join(kept)})" if kept else ""
     return (
         f"*`irbm reproduce {name}`, seeds {seeds}, on {', '.join(where)}, commit {', '.join(commits)}{machines}, "
-        f"{result['date'][:10]}; {took}. {notes}.*"
+        f"{result['date'][:10]}; {took}. {notes}.{_noted(parts)}*"
     )
+
+
+def _noted(parts: list[dict[str, Any]]) -> str:
+    """What rows that were not made by the command alone say of themselves, with their places."""
+    places: dict[str, list[str]] = {}
+    for part in parts:
+        if "note" in part:
+            places.setdefault(part["note"], []).append(" ".join(map(str, part["place"])))
+    return "".join(f" {', '.join(of)}: {note}." for note, of in places.items())
 
 
 def _kept(part: dict[str, Any]) -> str:

@@ -29,6 +29,7 @@ EXPERIMENTS: dict[str, ModuleType] = {
 
 
 WITH_ROWS = ("table1", "table2", "fig7")  # of which some may be chosen
+WITH_BUDGET = ("table1", "fig7")  # whose last likelihoods may have another
 
 
 def names(wanted: str, lab: Lab) -> list[str]:
@@ -36,8 +37,11 @@ def names(wanted: str, lab: Lab) -> list[str]:
     unknown = [name for name in lab.datasets or () if name not in (*BOTH, DIGITS)]
     if unknown:
         raise ValueError(f"dataset must be one of {', '.join(BOTH)}, got {unknown[0]!r}")
-    if lab.only is not None and wanted not in WITH_ROWS:
-        raise ValueError(f"only is for rows of {', '.join(WITH_ROWS)}, not for {wanted!r}")
+    if lab.quick and lab.datasets is not None:
+        raise ValueError(f"dataset must be left out with quick, which has the digits alone, got {lab.datasets[0]!r}")
+    for option, value, known in (("only", lab.only, WITH_ROWS), ("budget", lab.budget, WITH_BUDGET)):
+        if value is not None and wanted not in known:
+            raise ValueError(f"{option} is for {', '.join(known)}, not for {wanted!r}")
     if wanted == "all":
         return [name for name, experiment in EXPERIMENTS.items() if lab.chosen_datasets(experiment.DATASETS)]
     if wanted not in EXPERIMENTS:

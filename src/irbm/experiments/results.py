@@ -29,11 +29,19 @@ def stamp(device: torch.device | str) -> dict[str, Any]:
     device = torch.device(device)
     return {
         "commit": _commit(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else platform.processor() or "cpu",
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else processor(),
         "threads": torch.get_num_threads(),
         "versions": {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__},
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def processor() -> str:
+    """This machine's, by name, with its cores."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.is_file() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
 
 
 def _commit() -> str:

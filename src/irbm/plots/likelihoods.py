@@ -1,6 +1,6 @@
 """Estimates of ln Z and the likelihoods that come of them, with brackets and verdicts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from matplotlib.colors import to_rgba
@@ -11,6 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from irbm.plots.style import BLUE, GAP, GREEN, INK, VERMILION, WIDTH, plain_axes, shade, titled
 
 MARKERS = {"forward": (BLUE, "oshX*d"), "reverse": (VERMILION, "v^<>P8"), "both": (INK, "D")}
+ASIDE = 0.006  # of the longest run, between curves of the same epochs
 
 
 def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, exact: float | None = None) -> Figure:
@@ -50,26 +51,38 @@ def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, e
     return figure
 
 
-def likelihood_curves(lines: Mapping[str, Sequence[Mapping[str, Any]]]) -> Figure:
+def likelihood_curves(lines: Mapping[str, Sequence[Mapping[str, Any]]], dashed: Container[str] = ()) -> Figure:
     """Mean log-likelihood over epochs with its bracket; hollow where it is not reliable."""
     figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
     axes = figure.add_subplot()
     for number, (name, points) in enumerate(lines.items()):
-        colour, marker = shade(number, len(lines)), "os^vDP"[number % 6]
-        epoch = [p["epoch"] for p in points]
-        axes.plot(
-            epoch, [p["value"] for p in points], color=colour, linewidth=1.2, label=name, marker=marker, markersize=4
-        )
-        axes.fill_between(
-            epoch, [p["lower"] for p in points], [p["upper"] for p in points], color=colour, alpha=0.15, linewidth=0
+        look = {"color": shade(number, len(lines)), "marker": "os^vDP"[number % 6], "markersize": 4}
+        aside = ASIDE * (number - (len(lines) - 1) / 2) * max(p["epoch"] for p in points)  # or bars would hide others
+        places = {p["epoch"]: p["epoch"] + aside for p in points}
+        axes.errorbar(
+            list(places.values()),
+            [p["value"] for p in points],
+            [[p["value"] - p["lower"] for p in points], [p["upper"] - p["value"] for p in points]],
+            label=name,
+            linestyle="--" if name in dashed else "-",
+            linewidth=1.2,
+            elinewidth=1,
+            capsize=2,
+            **look,
         )
         unsure = [p for p in points if not p["reliable"]]
-        hollow = {"markerfacecolor": "white", "color": colour, "markersize": 4, "linestyle": "none"}
-        axes.plot([p["epoch"] for p in unsure], [p["value"] for p in unsure], marker=marker, **hollow)
+        axes.plot(
+            [places[p["epoch"]] for p in unsure],
+            [p["value"] for p in unsure],
+            **look,
+            markerfacecolor="white",
+            linestyle="none",
+            zorder=3,
+        )
     titled(axes, "", "epoch", "mean test log-likelihood, nats")
     plain_axes(axes, zero=False)
     sure = all(p["reliable"] for points in lines.values() for p in points)
-    title = "band: bracket" if sure else "band: bracket\nhollow: not reliable"
+    title = "bar: bracket" if sure else "bar: bracket\nhollow: not reliable"
     axes.legend(frameon=False, fontsize=8, labelcolor=INK, title=title, title_fontsize=8)
     return figure
 
