@@ -146,7 +146,8 @@ def section(result: dict[str, Any]) -> str:
     first = result["rows"][0]
     deep = f"In the first {first['n_deep']:,} of {first['n_steps']:,} steps z is held at l"
     words = (
-        "The machines: of this seed, those of table 1 with RP that validate best, our own rows among them. The "
+        "The machines: of this seed, those with RP that validated best in table 1 when these samples were drawn, our "
+        "own rows among them. The "
         f"samples' chains start from fair coins, as in the paper. {deep}, because with z free chains can stay where z "
         "is small and v is noise; then z is free. The share left in noise are chains that end at a likeliest z below "
         "that of all but one test example in a thousand. The paper does not mention the trap. Black is 1: silhouettes "
