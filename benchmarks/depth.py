@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from irbm.experiments import table1
+from irbm.experiments import density_models
 from irbm.experiments.lab import Lab, Run
 from irbm.experiments.paper import CALTECH
 from irbm.experiments.results import stamp, write_json
@@ -41,12 +41,12 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results"), help="a folder: depth.json and runs/")
     args = parser.parse_args()
     lab = Lab(out=args.out, name="depth", device=args.device, jobs=args.jobs, epochs=args.epochs)
-    wanted = [table1.training(CALTECH, table1.RP, int(seed), lab) for seed in args.seeds.split(",")]
+    wanted = [density_models.training(CALTECH, density_models.RP, int(seed), lab) for seed in args.seeds.split(",")]
     runs = [told(run) for run in lab.train(wanted, "depth")]
     for run in runs:
         last = run["history"][-1]
         print(run["seed"], last["n_components"], f"{last['mean_z']:.0f}", "lost" if run["lost"] else "kept")
-    what = {"dataset": CALTECH, "model": table1.RP, "epochs": lab.epochs, "runs": runs}
+    what = {"dataset": CALTECH, "model": density_models.RP, "epochs": lab.epochs, "runs": runs}
     write_json(lab.file, what | stamp(args.device))
 
 

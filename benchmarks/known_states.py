@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.starts import chosen
 
 from irbm.evaluation import modes
-from irbm.experiments import table1
+from irbm.experiments import density_models
 from irbm.experiments.results import stamp, write_json
 from irbm.files import read_tensors
 from irbm.ops.noise import uniform_noise
@@ -33,8 +33,8 @@ def _validation(file: Path) -> list[dict[str, Any]]:
 
 def weighed(row: dict[str, Any], file: Path) -> dict[str, Any]:
     machine, X = chosen(file, row["dataset"])
-    if row["model"] == table1.CONVERTED:
-        machine = table1.as_rbm(machine, round(row["effective_size"]))
+    if row["model"] == density_models.CONVERTED:
+        machine = density_models.as_rbm(machine, round(row["effective_size"]))
     if int(machine.size) != row["n_components"]:
         raise ValueError(f"{file} has {int(machine.size)} units, the row {row['n_components']}")
     found_BD = modes.hunt(machine, X.mean(0), X, uniform_noise(row["seed"], 0))

@@ -28,9 +28,9 @@ import irbm.report
 from irbm import cli, data
 from irbm.data import sources
 from irbm.evaluation import ais, estimate, modes, partition
+from irbm.experiments.density_models import EFFORT
 from irbm.experiments.paper import BOTH, CALTECH, MNIST
 from irbm.experiments.reproduce import EXPERIMENTS
-from irbm.experiments.table1 import EFFORT
 from irbm.models import Infinite
 from irbm.runs import Run, interruptible
 from irbm.training import Callback, Settings, Trainer, TrainingState, checkpoint

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from irbm.experiments import fig7, paper, table1
+from irbm.experiments import density_models, fig7, paper
 from irbm.experiments.paper import DIGITS
 
 
@@ -14,10 +14,10 @@ def here(one_thread):
 @pytest.fixture(autouse=True)
 def few_units(monkeypatch):
     """Machines of the digits that can be enumerated: their likelihoods are exact, and seconds do."""
-    few, effort = fig7.QUICK_SIZE, table1.EFFORT[DIGITS]
+    few, effort = fig7.QUICK_SIZE, density_models.EFFORT[DIGITS]
     monkeypatch.setitem(paper.DENSITY, DIGITS, replace(paper.DENSITY[DIGITS], max_components=few))
     small = replace(effort, sizes=dict.fromkeys(effort.sizes, few))
-    monkeypatch.setitem(table1.EFFORT, DIGITS, small)
+    monkeypatch.setitem(density_models.EFFORT, DIGITS, small)
 
 
 @pytest.fixture(scope="session")

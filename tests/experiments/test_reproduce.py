@@ -19,7 +19,7 @@ from safetensors import safe_open
 
 from fresh import SEED
 from irbm import cli, data
-from irbm.experiments import density_search, fractions, table2
+from irbm.experiments import density_models, density_search, fractions, table2
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
 from irbm.experiments.choice import choose, choose_all
@@ -237,14 +237,14 @@ def test_table_1_and_fig_7_share_trainings(tmp_path, monkeypatch):
     monkeypatch.setattr(lab_room, "Trainer", None)
     lab = Lab(out=tmp_path, quick=True, epochs=EPOCHS)
     for variant, model in zip(variants, ("iRBM RP", "iRBM"), strict=True):
-        (choice,) = registry.EXPERIMENTS["table1"].choices(lab, "digits", model, 0)
+        (choice,) = density_models.choices(lab, "digits", model, 0)
         assert choose(lab, choice).report.n_components == found[variant]["n_components"]
 
 
 def test_an_epoch_that_fig_7_and_table_1_look_at_is_the_same():
     """Of those they share, at full length: one that is not kept would be trained to anew."""
-    fig7, table1 = (registry.EXPERIMENTS[name] for name in ("fig7", "table1"))
-    assert set(fig7.POINTS["binarized_mnist"]) <= set(table1.EFFORT["binarized_mnist"].candidates)
+    fig7 = registry.EXPERIMENTS["fig7"]
+    assert set(fig7.POINTS["binarized_mnist"]) <= set(density_models.EFFORT["binarized_mnist"].candidates)
 
 
 def test_quick_likelihoods_as_they_ship_are_brackets_of_annealing(tmp_path, monkeypatch):
@@ -259,7 +259,7 @@ def test_settings_are_chosen_by_the_validation_split(out):
     """Where the paper names none: each is trained, the best of all epochs wins, and all that was seen is told."""
     row = next(r for r in quick(out, "table1", only=("RBM",))["rows"] if r["model"] == "RBM")
     seen = {(v["learning_rate"], v["l1"], v["epoch"]): v["lower"] for v in row["validation"]}
-    assert {(rate, l1) for rate, l1, _ in seen} == set(registry.EXPERIMENTS["table1"].TRIED["digits"]["RBM"])
+    assert {(rate, l1) for rate, l1, _ in seen} == set(density_models.TRIED["digits"]["RBM"])
     won = row["settings"]["learning_rate"], row["settings"]["l1"], row["epoch"]
     assert won == max(seen, key=seen.get)
 
@@ -425,13 +425,12 @@ def test_depths_of_figs_5_and_6_are_those_of_the_parameters(out):
 
 
 def test_likelihoods_of_table_1_are_those_of_the_parameters(out):
-    table1 = registry.EXPERIMENTS["table1"]
     result = quick(out, "table1", only=("iRBM RP", "iRBM"))
     X = data.load("digits").test.X.astype(np.float64)
     for row in result["rows"]:
         if row["model"] in ("iRBM RP", "iRBM") and row["epochs"] == EPOCHS:
             lab = Lab(out=out, quick=True, epochs=EPOCHS)
-            machine = kept(out, table1.training("digits", row["model"], row["seed"], lab), row["epoch"])
+            machine = kept(out, density_models.training("digits", row["model"], row["seed"], lab), row["epoch"])
             expected = -machine.free_energy(X).mean() - machine.log_partition()
             assert row["test"]["value"] == pytest.approx(expected, abs=1e-4)
             assert row["test"]["lower"] <= row["test"]["value"] <= row["test"]["upper"]
@@ -439,10 +438,9 @@ def test_likelihoods_of_table_1_are_those_of_the_parameters(out):
 
 
 def test_the_converted_rbm_of_table_1_is_that_of_the_first_units(out):
-    table1 = registry.EXPERIMENTS["table1"]
     row = next(r for r in quick(out, "table1")["rows"] if r["model"] == "iRBM RP as RBM")
     lab = Lab(out=out, quick=True, epochs=EPOCHS)
-    machine = kept(out, table1.training("digits", row["model"], 0, lab), row["epoch"])
+    machine = kept(out, density_models.training("digits", row["model"], 0, lab), row["epoch"])
     n = round(row["effective_size"])
     h = np.array(list(itertools.product([0.0, 1.0], repeat=n)))
     log_z = np.logaddexp.reduce(h @ machine.c[:n] + np.logaddexp(0, machine.b + h @ machine.W[:n]).sum(1))
@@ -455,7 +453,7 @@ def test_the_converted_rbm_of_table_1_is_that_of_the_first_units(out):
 def test_the_epoch_with_the_highest_lower_end_is_chosen_not_the_one_that_flatters(out, monkeypatch):
     table1 = registry.EXPERIMENTS["table1"]
     lab = Lab(out=out, quick=True)
-    (usual,) = table1.choices(lab, "digits", "iRBM", 0)
+    (usual,) = density_models.choices(lab, "digits", "iRBM", 0)
     choice = replace(usual, budget=99)  # not that of an earlier choice, which is kept
     (run,), epochs = lab.train([choice.training]), choice.epochs
     mean = {
@@ -479,7 +477,7 @@ def test_the_epoch_with_the_highest_lower_end_is_chosen_not_the_one_that_flatter
 
 def test_a_machine_remembers_the_build_that_trained_it_whoever_chooses_it(tmp_path, monkeypatch):
     lab = Lab(out=tmp_path, quick=True, epochs=EPOCHS)
-    (usual,) = registry.EXPERIMENTS["table1"].choices(lab, "digits", "iRBM", 0)
+    (usual,) = density_models.choices(lab, "digits", "iRBM", 0)
     monkeypatch.setenv("IRBM_COMMIT", "trains")
     (run,) = lab.train([usual.training])
     monkeypatch.setenv("IRBM_COMMIT", "chooses")
@@ -490,7 +488,7 @@ def test_a_machine_remembers_the_build_that_trained_it_whoever_chooses_it(tmp_pa
 def test_choices_come_back_from_processes_as_files_alone(out, monkeypatch):
     """A tensor of a GPU would be gone with the process that sent it."""
     lab, back = Lab(out=out, quick=True, epochs=EPOCHS), []
-    choices = registry.EXPERIMENTS["table1"].choices(lab, "digits", "iRBM", 0)
+    choices = density_models.choices(lab, "digits", "iRBM", 0)
 
     def each(lab, function, calls, what, talks=False):
         back.extend(function(**call) for call in calls)
@@ -505,7 +503,7 @@ def test_choices_come_back_from_processes_as_files_alone(out, monkeypatch):
 
 def test_choices_of_one_training_are_one_job_and_what_is_done_outlives_a_failure(tmp_path, monkeypatch):
     lab = Lab(out=tmp_path, quick=True, epochs=EPOCHS)
-    (usual,) = registry.EXPERIMENTS["table1"].choices(lab, "digits", "iRBM", 0)
+    (usual,) = density_models.choices(lab, "digits", "iRBM", 0)
     first, again, failing, last = (
         replace(usual, budget=budget, training=replace(usual.training, seed=seed))
         for seed, budget in ((0, 90), (0, 91), (1, 90), (2, 90))
@@ -552,12 +550,11 @@ def test_after_a_failure_no_further_job_is_begun_and_none_under_way_is_lost(tmp_
 
 
 def test_every_row_of_our_own_is_a_row_of_the_table_whatever_it_starts_from(monkeypatch):
-    table1 = registry.EXPERIMENTS["table1"]
-    assert set(table1.OWN_MODELS) <= set(table1.MODELS)
-    monkeypatch.setitem(table1.OWN, "digits", {of + " changed": (of, {"l2": 1e-4}) for of in ("RBM", "iRBM")})
-    with_own = table1._with_own(("RBM", "iRBM"))
+    assert set(density_models.OWN_MODELS) <= set(density_models.MODELS)
+    monkeypatch.setitem(density_models.OWN, "digits", {of + " changed": (of, {"l2": 1e-4}) for of in ("RBM", "iRBM")})
+    with_own = density_models.with_own(("RBM", "iRBM"))
     assert with_own.index("RBM changed") < with_own.index("iRBM") < with_own.index("iRBM changed")
-    assert "RBM changed" in table1._with_own(("RBM",))
+    assert "RBM changed" in density_models.with_own(("RBM",))
 
 
 def test_a_picture_has_the_first_seed_of_each_data_set():
@@ -581,7 +578,7 @@ def test_pictures_of_depths_train_what_was_asked_for_alone(tmp_path):
 
 def test_what_is_kept_of_the_choice_is_enough_for_another_budget(tmp_path, monkeypatch):
     """Trainings may be thrown away: an estimate with a larger budget needs none of them."""
-    models = ("iRBM RP as RBM", *registry.EXPERIMENTS["table1"].models_with_rp("digits"))
+    models = ("iRBM RP as RBM", *density_models.models_with_rp("digits"))
     before = quick(tmp_path, "table1", only=models)
     shutil.rmtree(tmp_path / "quick" / "runs")
     monkeypatch.setattr(lab_room, "Trainer", None)
@@ -620,7 +617,7 @@ def test_samples_are_written_down_to_a_sixteenth(out):
     fig9 = registry.EXPERIMENTS["fig9"]
     run = quick(out, "fig9")["rows"][0]
     lab = Lab(out=out, quick=True, epochs=EPOCHS)
-    model, best = registry.EXPERIMENTS["table1"].best_regrouped(lab, "digits", 0)
+    model, best = density_models.best_regrouped(lab, "digits", 0)
     assert run["model"] == model
     drawn, p = fig9.samples(best.machine, run["n_steps"], run["n_deep"], 0, fig9.FOR_SAMPLES)
     np.testing.assert_allclose(fig9.read(run["images"]), p.numpy(), atol=0.5 / 15 + 1e-6)
@@ -659,7 +656,6 @@ def test_rows_that_are_there_are_not_done_again(tmp_path):
 
 
 def test_rows_of_our_own_are_of_some_data_sets_and_change_what_their_names_say(tmp_path):
-    table1 = registry.EXPERIMENTS["table1"]
     lab = Lab(out=tmp_path)
     mnist, caltech = "binarized_mnist", "caltech101_silhouettes"
     changes = {
@@ -675,22 +671,23 @@ def test_rows_of_our_own_are_of_some_data_sets_and_change_what_their_names_say(t
         ("digits", "iRBM RP averaged"): {"averaging": 100},
         ("digits", "iRBM RP 0.9 l"): {"regroup": 0.9},
     }
-    own = [(name, model) for name in table1.EFFORT for model in table1.OWN_MODELS if table1.has(name, model)]
+    names, models = density_models.EFFORT, density_models.OWN_MODELS
+    own = [(name, model) for name in names for model in models if density_models.has(name, model)]
     assert set(own) == set(changes)
     for (name, model), change in changes.items():
         like = re.match("iRBM RP|iRBM|RBM", model)
-        usual = table1.training(name, like.group(), 0, lab)
+        usual = density_models.training(name, like.group(), 0, lab)
         expected = replace(usual, settings=replace(usual.settings, **change))
-        assert table1.training(name, model, 0, lab) == expected
-    assert [choice.epochs for choice in table1.choices(lab, "binarized_mnist", "iRBM RP averaged", 0)] == [
+        assert density_models.training(name, model, 0, lab) == expected
+    assert [choice.epochs for choice in density_models.choices(lab, "binarized_mnist", "iRBM RP averaged", 0)] == [
         (100, 200, 300, 400, 500, 600)
     ]
-    (averaged,), (plain,) = (table1.choices(lab, caltech, model, 0) for model in ("RBM averaged", "RBM"))
+    (averaged,), (plain,) = (density_models.choices(lab, caltech, model, 0) for model in ("RBM averaged", "RBM"))
     tried = replace(plain.training.settings, averaging=500)
     assert averaged == replace(plain, training=replace(plain.training, settings=tried))
-    assert table1.models_with_rp(caltech) == ("iRBM RP", "iRBM RP 0.9 l", "iRBM RP 0.9 l averaged")
+    assert density_models.models_with_rp(caltech) == ("iRBM RP", "iRBM RP 0.9 l", "iRBM RP 0.9 l averaged")
     with pytest.raises(KeyError):
-        table1.training("caltech101_silhouettes", "iRBM RP 1000 chains", 0, lab)
+        density_models.training("caltech101_silhouettes", "iRBM RP 1000 chains", 0, lab)
 
 
 def test_ways_to_regroup_are_compared_by_their_best_epoch(tmp_path, monkeypatch):
@@ -709,12 +706,12 @@ def test_ways_to_regroup_are_compared_by_their_best_epoch(tmp_path, monkeypatch)
 
 
 def test_ways_to_regroup_share_the_trainings_and_choices_of_table_1(tmp_path):
-    table1, lab = registry.EXPERIMENTS["table1"], Lab(out=tmp_path)
+    lab = Lab(out=tmp_path)
     for name, model, how in (
         ("binarized_mnist", "iRBM RP", "adaptive"),
         ("caltech101_silhouettes", "iRBM RP 0.9 l", 0.9),
     ):
-        assert [fractions.candidate(lab, name, how, 2)] == table1.choices(lab, name, model, 2)
+        assert [fractions.candidate(lab, name, how, 2)] == density_models.choices(lab, name, model, 2)
 
 
 def test_a_search_of_one_model_keeps_the_others(tmp_path, monkeypatch):

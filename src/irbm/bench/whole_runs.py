@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from irbm.experiments import table1
+from irbm.experiments import density_models
 from irbm.experiments.lab import Lab, load, settings_table
 from irbm.experiments.paper import BOTH
 from irbm.experiments.results import stamp, write_json
@@ -20,7 +20,7 @@ from irbm.experiments.results import stamp, write_json
 
 def timed(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
     """One training from its start to its end: growth, every epoch's end and every machine kept within."""
-    training = table1.training(dataset, table1.RP, seed, lab)
+    training = density_models.training(dataset, density_models.RP, seed, lab)
     folder = lab.run_of(training).folder
     if folder.exists():
         raise FileExistsError(f"{folder} has a run already, whole or in part, and no time of it: use another --out")
@@ -30,7 +30,7 @@ def timed(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
     wall, history = time.perf_counter() - began, run.history()
     return {
         "dataset": dataset,
-        "model": table1.RP,
+        "model": density_models.RP,
         "seed": seed,
         "epochs": training.n_iter,
         "steps": history[-1].step,

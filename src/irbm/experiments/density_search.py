@@ -3,7 +3,7 @@
 ``python -m irbm.experiments.density_search --dataset caltech101_silhouettes --jobs 6`` writes
 results/search_density_caltech101_silhouettes.json: rates within 0.001..1 and weights of L1 within 0..0.01, for each
 model by itself. The test split is not looked at: table 1 does that, once it has trained the best of these for longer
-(``table1.TRIED``). Trainings are kept as those of table 1 are, which goes on from them.
+(``density_models.TRIED``). Trainings are kept as those of table 1 are, which goes on from them.
 """
 
 import argparse
@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-from irbm.experiments import table1
+from irbm.experiments import density_models
+from irbm.experiments.density_models import CLASSIC, ORDINARY, RP
 from irbm.experiments.lab import Lab, likelihood, load, settings_table
 from irbm.experiments.paper import CALTECH, DIGITS, MNIST, TITLES
 from irbm.experiments.results import judged, known_runs, stamp, write_json
-from irbm.experiments.table1 import CLASSIC, ORDINARY, RP
 
 BUDGET = 500  # points of the longest path of annealing: enough to tell settings apart that differ by nats
 EPOCHS = {CALTECH: 500, MNIST: 200, DIGITS: 10}  # fewer than table 1 trains for: what learns fast is seen, no more
@@ -39,7 +39,7 @@ CANDIDATES: dict[str, dict[str, list[tuple[float, float]]]] = {
 
 def tried(lab: Lab, dataset: str, model: str, rate: float, l1: float, seed: int) -> dict[str, Any]:
     """One candidate: trained, and its likelihood of the validation split."""
-    usual = table1.training(dataset, model, seed, lab)
+    usual = density_models.training(dataset, model, seed, lab)
     settings = replace(usual.settings, learning_rate=rate, l1=l1, n_iter=lab.n_iter(EPOCHS[dataset]))
     (run,) = lab.train([replace(usual, settings=settings)], f"{model}, rate {rate:g}, L1 {l1:g}")
     machine, last = run.machine(), run.history()[-1]

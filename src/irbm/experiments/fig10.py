@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from irbm import plots
 from irbm.evaluation.permutations import permuted
-from irbm.experiments import fig5, table1
+from irbm.experiments import density_models, fig5
 from irbm.experiments.lab import Lab, load, settings_table
 from irbm.experiments.paper import BOTH, ORDERS, TITLES
 from irbm.experiments.results import shown, table
@@ -27,12 +27,12 @@ def run(lab: Lab) -> dict[str, Any]:
 
 
 def _identity(lab: Lab, dataset: str, seed: int) -> str:
-    return " ".join(one.name(lab) for one in table1.choices(lab, dataset, table1.RP, seed))
+    return " ".join(one.name(lab) for one in density_models.choices(lab, dataset, density_models.RP, seed))
 
 
 def row(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
     """Of the machine of table 1 trained with RP, at the epoch that validates best."""
-    best = table1.best(lab, dataset, seed)
+    best = density_models.best(lab, dataset, seed)
     report, machine = best.report, best.machine
     noise, X = uniform_noise(seed, 0), torch.from_numpy(load(dataset).test.X)
     orders = [permuted(machine, report.regrouped, noise) for _ in range(ORDERS)]

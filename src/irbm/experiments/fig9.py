@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from irbm import plots
-from irbm.experiments import fig5, table1
+from irbm.experiments import density_models, fig5
 from irbm.experiments.lab import Lab, load, settings_table
 from irbm.experiments.paper import BOTH, DIGITS, TITLES
 from irbm.experiments.results import shown, table
@@ -76,13 +76,13 @@ def run(lab: Lab) -> dict[str, Any]:
 
 
 def _identity(lab: Lab, dataset: str, seed: int) -> str:
-    models = table1.models_with_rp(dataset)
-    return " ".join(one.name(lab) for model in models for one in table1.choices(lab, dataset, model, seed))
+    models = density_models.models_with_rp(dataset)
+    return " ".join(one.name(lab) for model in models for one in density_models.choices(lab, dataset, model, seed))
 
 
 def row(lab: Lab, dataset: str, seed: int) -> dict[str, Any]:
     """What chains come to: from noise, with z deep at first and with z free all along, and from test examples."""
-    model, best = table1.best_regrouped(lab, dataset, seed)
+    model, best = density_models.best_regrouped(lab, dataset, seed)
     machine, n_steps = best.machine, QUICK_STEPS if dataset == DIGITS else STEPS
     n_deep = int(DEEP_SHARE * n_steps)
     examples = load(dataset)

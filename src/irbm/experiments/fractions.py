@@ -2,8 +2,8 @@
 
 ``python -m irbm.experiments.fractions --dataset caltech101_silhouettes --jobs 5`` writes
 results/fractions_caltech101_silhouettes.json: RP at the paper's settings but for that, with several seeds. The test
-split is not looked at: table 1 does that, for the best of these (``table1.OWN``). On the paper's data trainings and
-choices of an epoch are those of table 1.
+split is not looked at: table 1 does that, for the best of these (``density_models.OWN``). On the paper's data trainings
+and choices of an epoch are those of table 1.
 """
 
 import argparse
@@ -12,16 +12,16 @@ from typing import Any
 
 import torch
 
-from irbm.experiments import paper, table1
+from irbm.experiments import density_models, paper
 from irbm.experiments.choice import Choice, choose, choose_all
 from irbm.experiments.lab import Lab, Training, load
 from irbm.experiments.paper import BOTH, DIGITS, TITLES
 from irbm.experiments.results import EARLIER, judged, origin, stamp, write_json
 
-EPOCHS = {**{name: table1.EFFORT[name].candidates for name in BOTH}, DIGITS: (10, 50)}
+EPOCHS = {**{name: density_models.EFFORT[name].candidates for name in BOTH}, DIGITS: (10, 50)}
 SCHEDULES: tuple[str | float, ...] = ("adaptive", 0.5, 0.8, 0.9)
 SEEDS = (0, 1, 2)
-BUDGET = table1.EFFORT[BOTH[0]].choice_budget  # points of annealing, as table 1 has it
+BUDGET = density_models.EFFORT[BOTH[0]].choice_budget  # points of annealing, as table 1 has it
 
 
 def candidate(lab: Lab, dataset: str, regroup: str | float, seed: int) -> Choice:
