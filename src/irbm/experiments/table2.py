@@ -115,12 +115,14 @@ def rows(result: dict[str, Any]) -> list[dict[str, Any]]:
             own = [r for r in result["runs"] if (r["dataset"], r["setting"]) == (name, setting) and "test_error" in r]
             if not own:
                 continue
-            mean, lower, upper = interval([100 * r["test_error"]["rate"] for r in own])
+            errors = [100 * r["test_error"]["rate"] for r in own]
+            mean, lower, upper = interval(errors)
             averaged = [100 * r["test_error_5_orders"]["rate"] for r in own if "test_error_5_orders" in r]
             size, theirs = PAPER.get(name, {}).get(model, (None, None))
             found.append(
                 {
-                    "dataset": name, "model": model, "seeds": len(own), "mean": mean, "lower": lower, "upper": upper,
+                    "dataset": name, "model": model, "seeds": len(own), "errors": errors,
+                    "mean": mean, "lower": lower, "upper": upper,
                     "averaged": float(np.mean(averaged)) if averaged else None,
                     "size": float(np.mean([r["effective_size"] for r in own])),
                     "l": float(np.mean([r["n_components"] for r in own])),
@@ -134,7 +136,7 @@ def rows(result: dict[str, Any]) -> list[dict[str, Any]]:
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     panels: dict[str, list[plots.Compared]] = {}
     for r in rows(result):
-        compared = plots.Compared(r["model"], r["mean"], r["lower"], r["upper"], True, r["paper"])
+        compared = plots.Compared(r["model"], r["mean"], r["lower"], r["upper"], True, r["paper"], tuple(r["errors"]))
         panels.setdefault(TITLES[r["dataset"]], []).append(compared)
     return plots.comparison(panels, "test error, %", "mean, with 95 % interval")
 

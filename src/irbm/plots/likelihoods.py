@@ -96,6 +96,7 @@ class Compared(NamedTuple):
     upper: float
     reliable: bool
     other: float | None
+    singles: tuple[float, ...] = ()  # what a mean is of
 
 
 def comparison(panels: Mapping[str, Sequence[Compared]], label: str, ours: str = "ours, with bracket") -> Figure:
@@ -112,6 +113,7 @@ def comparison(panels: Mapping[str, Sequence[Compared]], label: str, ours: str =
                 y = place + 0.6 * ((number + 0.5) / len(own) - 0.5)
                 # Caps taller than the mark show brackets that are shorter than it.
                 axes.plot([row.lower, row.upper], [y, y], "|-", color=BLUE, linewidth=1.2, markersize=9)
+                axes.plot(row.singles, [y] * len(row.singles), "|", color=INK, markersize=5)
                 axes.plot(
                     row.value, y, "o", color=BLUE, markerfacecolor=BLUE if row.reliable else "white", markersize=4
                 )
@@ -119,11 +121,14 @@ def comparison(panels: Mapping[str, Sequence[Compared]], label: str, ours: str =
                 axes.plot(own[0].other, place, "x", color=VERMILION, markersize=7, markeredgewidth=1.8)
         axes.set_yticks(range(len(names)), list(names))
         axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.margins(x=0.07)
         axes.xaxis.set_major_locator(MaxNLocator(5))
         titled(axes, title, label, "")
         axes.grid(axis="x", color=GAP, linewidth=0.6, alpha=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     keys = _verdict_keys([row.reliable for row in every], ours)
+    if any(row.singles for row in every):
+        keys.append(Line2D([], [], color=INK, marker="|", linestyle="none", label="seeds"))
     if any(row.other is not None for row in every):
         keys.append(Line2D([], [], color=VERMILION, marker="x", linestyle="none", label="the paper's"))
     figure.legend(handles=keys, loc="outside lower center", ncols=3, frameon=False, fontsize=8, labelcolor=INK)
