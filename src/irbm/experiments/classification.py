@@ -60,7 +60,7 @@ NAMED: dict[str, dict[str, Any]] = {
         f"{name}{suffix}{ending}": FIVE | rule | momentum | order
         for name, rule in RULES.items()
         for suffix, momentum in (("", {}), ("_momentum", {"momentum": True}))
-        for ending, order in (("", {}), ("_ordinary", {"regroup": None}))
+        for ending, order in (("", {}), ("_half", {"regroup": 0.5}), ("_ordinary", {"regroup": None}))
     },
 }
 # By experiments.search, whose files say what else was tried; but cool passes are taken over from the digits.
