@@ -438,6 +438,31 @@ def test_no_bar_of_depths_lies_on_both_sides_of_what_was_regrouped(l, regrouped)
     assert len(bars) <= 62
 
 
+def test_curves_have_a_bar_for_every_bracket_and_hollow_marks():
+    points = [
+        {"epoch": 10, "value": -90.0, "lower": -93.0, "upper": -89.5, "reliable": False},
+        {"epoch": 20, "value": -85.0, "lower": -85.2, "upper": -84.9, "reliable": True},
+    ]
+    axes = plots.likelihood_curves({"one": points, "other": points}, dashed=["other"]).axes[0]
+    assert [bars.lines[0].get_linestyle() for bars in axes.containers] == ["-", "--"]
+    for bars in axes.containers:
+        (drawn,) = bars.lines[2]
+        spans = [segment[:, 1].tolist() for segment in drawn.get_segments()]
+        np.testing.assert_allclose(spans, [[-93.0, -89.5], [-85.2, -84.9]])
+    hollow = [line for line in axes.lines if line.get_markerfacecolor() == "white"]
+    assert [line.get_ydata() for line in hollow] == [[-90.0], [-90.0]]
+    places = [line.get_xdata()[0] for line in hollow]
+    assert places[0] < 10 < places[1]
+
+
+def test_a_mean_is_shown_with_what_it_is_of():
+    row = plots.Compared("model", 2.0, 1.5, 2.5, True, 1.4, (1.8, 2.2))
+    figure = plots.comparison({"data": [row]}, "error")
+    drawn = [line.get_xdata() for line in figure.axes[0].lines]
+    assert [list(x) for x in drawn].count([1.8, 2.2]) == 1
+    assert "seeds" in [text.get_text() for text in figure.legends[0].get_texts()]
+
+
 def test_labels_of_errors_do_not_touch():
     errors = np.array([[0.5, 0.03], [0.4, 0.035]])
     figure = plots.error_curves({"": {"with RP": errors, "without RP": errors / 2}}, columns=1)

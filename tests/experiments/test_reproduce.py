@@ -19,7 +19,8 @@ from safetensors import safe_open
 
 from fresh import SEED
 from irbm import cli, data
-from irbm.experiments import density_models, density_search, fractions, table2
+from irbm.evaluation.estimate import CHAINS
+from irbm.experiments import density_models, density_search, fig7, fractions, table2
 from irbm.experiments import lab as lab_room
 from irbm.experiments import reproduce as registry
 from irbm.experiments.choice import choose, choose_all
@@ -85,10 +86,10 @@ def test_all_are_those_that_use_the_data(tmp_path):
         (["table2", "--dataset", "binarized_mnist", "--only", "Dis-iRBM RP wide"], ["only", "'Dis-iRBM RP wide'"]),
         (["fig4", "--quick", "--only", "DBN"], ["only", "table1", "'fig4'"]),
         (["all", "--dataset", "cifar"], ["dataset", "binarized_mnist", "'cifar'"]),
-        (["fig4", "--quick", "--dataset", "cifar"], ["dataset", "binarized_mnist", "'cifar'"]),
+        (["all", "--dataset", "digits"], ["dataset", "binarized_mnist", "'digits'"]),
         (["fig4", "--quick", "--dataset", "binarized_mnist"], ["dataset", "quick", "'binarized_mnist'"]),
         (["fig4", "--budget", "500"], ["budget", "table1", "fig7", "'fig4'"]),
-        (["all", "--quick", "--budget", "500"], ["budget", "table1", "fig7", "'all'"]),
+        (["tabel1", "--budget", "500"], [*registry.EXPERIMENTS, "'tabel1'"]),
         (["fig4", "--device", "tpu"], ["device", "'tpu'"]),
     ],
 )
@@ -222,13 +223,27 @@ def test_fig_8_is_trained_by_cd_and_ends_early(tmp_path):
     ]
 
 
-def test_fig_7_keeps_what_every_look_tried(out):
-    for r in quick(out, "fig7")["rows"]:
-        for point in r["points"]:
-            log_z = point["log_partition"]
-            assert log_z["lower"] <= log_z["value"] <= log_z["upper"]
-            assert point["upper"] - point["lower"] == pytest.approx(log_z["upper"] - log_z["lower"])
-            assert log_z["reason"] == point["reason"]
+def test_fig_7_keeps_what_every_look_tried_and_how_hard(tmp_path, monkeypatch):
+    monkeypatch.undo()  # the machines of few units that other tests here have
+    monkeypatch.setattr(fig7, "QUICK_SIZE", 40)  # which are annealed, and not enumerated
+    monkeypatch.setattr(fig7, "BUDGET", 60)
+    (row,) = quick(tmp_path, "fig7", only=("RP L1 ADA",), budget=120)["rows"]
+    (point,) = row["points"]
+    log_z = point["log_partition"]
+    assert point["budget"] == 120
+    assert log_z["trials"]
+    assert point["upper"] - point["lower"] == pytest.approx(log_z["upper"] - log_z["lower"])
+    assert max(trial["n_points"] * trial["n_chains"] for trial in log_z["trials"]) <= 120 * CHAINS
+
+
+def test_the_last_look_of_fig_7_is_the_hardest_and_may_be_harder(tmp_path):
+    lab = Lab(out=tmp_path)
+    usual = fig7.training(lab, "binarized_mnist", "RP L1 ADA", 0)
+    assert fig7.budgets(lab, usual) == {200: 2000, 400: 2000, 600: 2000, 800: 2000, 1000: 8000}
+    harder = Lab(out=tmp_path, budget=16000)
+    assert fig7.budgets(harder, usual) == fig7.budgets(lab, usual) | {1000: 16000}
+    place = ("binarized_mnist", "RP L1 ADA", 0)
+    assert fig7.identity(harder, *place) != fig7.identity(lab, *place)
 
 
 def test_table_1_and_fig_7_share_trainings(tmp_path, monkeypatch):
@@ -243,7 +258,6 @@ def test_table_1_and_fig_7_share_trainings(tmp_path, monkeypatch):
 
 def test_an_epoch_that_fig_7_and_table_1_look_at_is_the_same():
     """Of those they share, at full length: one that is not kept would be trained to anew."""
-    fig7 = registry.EXPERIMENTS["fig7"]
     assert set(fig7.POINTS["binarized_mnist"]) <= set(density_models.EFFORT["binarized_mnist"].candidates)
 
 
@@ -339,7 +353,7 @@ def test_a_result_that_is_there_keeps_its_date(out, tmp_path):
 
 def test_figure_11_keeps_other_seeds(tmp_path):
     quick(tmp_path, "fig11", seeds=(0,))
-    found = quick(tmp_path, "fig11", seeds=(1,))
+    assert registry.EXPERIMENTS["fig11"].section(found := quick(tmp_path, "fig11", seeds=(1,)))
     assert found["seeds"] == [0, 1]
     assert {r["seed"] for r in found["runs"]} == {0, 1}
 

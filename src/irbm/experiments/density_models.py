@@ -80,7 +80,7 @@ BIASED = {CALTECH}
 def training(dataset: str, model: str, seed: int, lab: Lab) -> Training:
     """What stands behind a row."""
     effort = EFFORT[dataset]
-    settings = paper.density(dataset, lab.n_iter(candidates_of(dataset, model)[-1]))
+    settings = paper.density(dataset, lab.n_iter(_candidates(dataset, model)[-1]))
     if model in (RP, CONVERTED):
         return Training(dataset=dataset, settings=settings, seed=seed)
     if model in OWN_MODELS:
@@ -99,7 +99,7 @@ def training(dataset: str, model: str, seed: int, lab: Lab) -> Training:
     return Training(dataset=dataset, settings=tuning, seed=seed, model="greedy", n_components=size)
 
 
-def candidates_of(dataset: str, model: str) -> tuple[int, ...]:
+def _candidates(dataset: str, model: str) -> tuple[int, ...]:
     """Epochs among which the validation split chooses."""
     effort = EFFORT[dataset]
     usual, changes = OWN[dataset].get(model, (model, {}))
@@ -113,7 +113,7 @@ def choices(lab: Lab, dataset: str, model: str, seed: int) -> list[Choice]:
     usual, effort = training(dataset, model, seed, lab), EFFORT[dataset]
     like, _ = OWN[dataset].get(model, (model, {}))
     tried = TRIED[dataset].get(like, ((usual.settings.learning_rate, usual.settings.l1),))
-    epochs = (*(epoch for epoch in candidates_of(dataset, model) if epoch < usual.n_iter), usual.n_iter)
+    epochs = (*(epoch for epoch in _candidates(dataset, model) if epoch < usual.n_iter), usual.n_iter)
     settings = [replace(usual.settings, learning_rate=rate, l1=l1) for rate, l1 in tried]
     return [Choice(replace(usual, settings=one), epochs, effort.choice_budget) for one in settings]
 

@@ -102,16 +102,16 @@ def picture(lab: Lab, result: dict[str, Any]) -> Figure:
 def section(result: dict[str, Any]) -> str:
     lines = [
         "| training | seed | epochs | l | N_h | the paper's | test log-likelihood at the end | bracket | verdict | "
-        "budget on the way, at the end | trained on, by |",
+        "budget, in the end | trained on, by |",
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for r in result["rows"]:
         last, (device, commit) = r["points"][-1], origin(r)
         theirs = PAPER.get(r["variant"], "") if r["dataset"] == MNIST else ""
-        budgets = [f"{point.get('budget', EARLIER_BUDGET)}" for point in (r["points"][0], last)]
+        asked = dict.fromkeys(f"{point.get('budget', EARLIER_BUDGET)}" for point in r["points"])
         lines.append(
             f"| {r['variant']} | {r['seed']} | {last['epoch']} | {r['n_components']} | {r['effective_size']:.0f} | "
-            f"{theirs} | {' | '.join(judged(last))} | {', '.join(budgets)} | {device}, {short(commit)} |"
+            f"{theirs} | {' | '.join(judged(last))} | {', '.join(asked)} | {device}, {short(commit)} |"
         )
     return "\n".join([*lines, "", _verdict(result)])
 

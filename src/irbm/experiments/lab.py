@@ -200,7 +200,7 @@ class Lab:
     datasets: tuple[str, ...] | None = None  # None: those of the experiment
     only: tuple[str, ...] | None = None  # rows of a table; None: all
     epochs: int | None = None  # at most so many; None: as many as the paper
-    budget: int | None = None  # points of the longest path of a table's last estimates; None: those of the experiment
+    budget: int | None = None  # points of the longest path of the last estimates; None: those of the experiment
     jobs: int = 1
     console: Console = field(default_factory=lambda: Console(stderr=True))
 
@@ -226,10 +226,9 @@ class Lab:
         if not self.file.is_file():
             return {}
         try:
-            found: dict[str, Any] = json.loads(self.file.read_text())
-        except ValueError as error:
+            return dict(json.loads(self.file.read_text()))
+        except (ValueError, TypeError) as error:
             raise ValueError(f"{self.file} is damaged, remove it to begin anew: {error}") from error
-        return found
 
     def write(self, result: dict[str, Any]) -> dict[str, Any]:
         """Write a result, with what is needed to find it again: returned as it was written.

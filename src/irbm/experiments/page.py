@@ -137,7 +137,8 @@ def _noted(parts: list[dict[str, Any]]) -> str:
     places: dict[str, list[str]] = {}
     for part in parts:
         if "note" in part:
-            places.setdefault(part["note"], []).append(" ".join(map(str, part["place"])))
+            place = part.get("place") or [part[name] for name in ("dataset", "setting", "seed") if name in part]
+            places.setdefault(part["note"], []).append(" ".join(TITLES.get(one, str(one)) for one in place))
     return "".join(f" {', '.join(of)}: {note}." for note, of in places.items())
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from irbm import plots
 from irbm.experiments import beta, fig4, fig5, fig6, fig7, fig8, fig9, fig10, fig11, table1, table2
 from irbm.experiments.lab import Lab
-from irbm.experiments.paper import BOTH, DIGITS
+from irbm.experiments.paper import BOTH
 from irbm.files import write_bytes
 
 EXPERIMENTS: dict[str, ModuleType] = {
@@ -29,23 +29,23 @@ EXPERIMENTS: dict[str, ModuleType] = {
 
 
 WITH_ROWS = ("table1", "table2", "fig7")  # of which some may be chosen
-WITH_BUDGET = ("table1", "fig7")  # whose last likelihoods may have another
+WITH_BUDGET = ("table1", "fig7", "all")  # whose last likelihoods may have another
 
 
 def names(wanted: str, lab: Lab) -> list[str]:
     """One name, or all that use the data sets wanted."""
-    unknown = [name for name in lab.datasets or () if name not in (*BOTH, DIGITS)]
-    if unknown:
-        raise ValueError(f"dataset must be one of {', '.join(BOTH)}, got {unknown[0]!r}")
+    if wanted != "all" and wanted not in EXPERIMENTS:
+        raise ValueError(f"name must be one of {', '.join(EXPERIMENTS)} or all, got {wanted!r}")
     if lab.quick and lab.datasets is not None:
         raise ValueError(f"dataset must be left out with quick, which has the digits alone, got {lab.datasets[0]!r}")
+    unknown = [name for name in lab.datasets or () if name not in BOTH]
+    if unknown:
+        raise ValueError(f"dataset must be one of {', '.join(BOTH)}, got {unknown[0]!r}")
     for option, value, known in (("only", lab.only, WITH_ROWS), ("budget", lab.budget, WITH_BUDGET)):
         if value is not None and wanted not in known:
             raise ValueError(f"{option} is for {', '.join(known)}, not for {wanted!r}")
     if wanted == "all":
         return [name for name, experiment in EXPERIMENTS.items() if lab.chosen_datasets(experiment.DATASETS)]
-    if wanted not in EXPERIMENTS:
-        raise ValueError(f"name must be one of {', '.join(EXPERIMENTS)} or all, got {wanted!r}")
     return [wanted]
 
 

@@ -1,6 +1,7 @@
 """Results as files: what was found, and everything needed to find it again."""
 
 import base64
+import html
 import json
 import math
 import os
@@ -41,7 +42,7 @@ def processor() -> str:
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return f"{names[0] if names else platform.processor() or platform.machine()}, {os.cpu_count()} cores"
+    return f"{names[0] if names else platform.processor() or platform.machine()} ({os.cpu_count()} cores)"
 
 
 def _commit() -> str:
@@ -153,7 +154,7 @@ def judged(found: dict[str, Any]) -> tuple[str, str, str]:
 
 def folded(title: str, text: str) -> str:
     """A part of a page that is read by those who open it, on GitHub and on the site."""
-    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{text}\n\n</details>'
+    return f'<details markdown="1">\n<summary>{html.escape(title)}</summary>\n\n{text}\n\n</details>'
 
 
 def rounds(trials: list[dict[str, Any]]) -> list[str]:

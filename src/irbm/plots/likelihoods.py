@@ -52,12 +52,13 @@ def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, e
 
 
 def likelihood_curves(lines: Mapping[str, Sequence[Mapping[str, Any]]], dashed: Container[str] = ()) -> Figure:
-    """Mean log-likelihood over epochs with its bracket; hollow where it is not reliable."""
+    """Mean log-likelihood over epochs with its bracket; hollow where it is not reliable. Curves are a little apart."""
     figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
     axes = figure.add_subplot()
+    longest = max(p["epoch"] for points in lines.values() for p in points)
     for number, (name, points) in enumerate(lines.items()):
         look = {"color": shade(number, len(lines)), "marker": "os^vDP"[number % 6], "markersize": 4}
-        aside = ASIDE * (number - (len(lines) - 1) / 2) * max(p["epoch"] for p in points)  # or bars would hide others
+        aside = ASIDE * (number - (len(lines) - 1) / 2) * longest  # or bars would hide others
         places = {p["epoch"]: p["epoch"] + aside for p in points}
         axes.errorbar(
             list(places.values()),

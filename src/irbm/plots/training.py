@@ -60,9 +60,9 @@ def error_curves(panels: Mapping[str, Mapping[str, NDArray[Any]]], columns: int)
     n_rows = -(-len(panels) // columns)
     figure = Figure(figsize=(WIDTH, 0.1 + 2.8 * n_rows), facecolor="white", layout="constrained")
     grid = figure.subplots(n_rows, columns, squeeze=False, sharey=True).ravel()
-    looks = ((BLUE, "o"), (GREEN, "^"), (VERMILION, "s"))
+    looks = ((BLUE, "o"), (VERMILION, "s"), (GREEN, "^"))
     for place, (axes, (title, lines)) in enumerate(zip(grid, panels.items(), strict=True)):
-        for (name, errors), (colour, marker) in zip(lines.items(), looks, strict=True):
+        for (name, errors), (colour, marker) in zip(lines.items(), looks[: len(lines)], strict=True):
             epoch, percent = np.arange(1, errors.shape[1] + 1), 100 * errors
             axes.plot(epoch, percent.mean(0), color=colour, marker=marker, markersize=4, label=name)
             axes.fill_between(epoch, percent.min(0), percent.max(0), color=colour, alpha=0.18, linewidth=0)
