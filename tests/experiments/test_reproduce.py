@@ -353,9 +353,27 @@ def test_a_result_that_is_there_keeps_its_date(out, tmp_path):
 
 def test_figure_11_keeps_other_seeds(tmp_path):
     quick(tmp_path, "fig11", seeds=(0,))
-    assert registry.EXPERIMENTS["fig11"].section(found := quick(tmp_path, "fig11", seeds=(1,)))
+    found = quick(tmp_path, "fig11", seeds=(1,))
     assert found["seeds"] == [0, 1]
     assert {r["seed"] for r in found["runs"]} == {0, 1}
+
+
+def test_figure_11_tells_what_there_is_of_ways_that_were_not_run_to_the_end(out):
+    """Beside rows of before, or after an end in the middle; and ways are compared over the seeds that both have."""
+    fig11, whole = registry.EXPERIMENTS["fig11"], quick(out, "fig11")
+    assert "| AdaGrad, 0.1 | RP, 0.5 l_t |" in fig11.section(whole)
+    runs = [r for r in whole["runs"] if not r["setting"].endswith("_half")]
+    without = fig11.result_of(runs)
+    assert "| RP, 0.5 l_t |" not in fig11.section(without)
+    assert [len(axes.lines) for axes in fig11.picture(Lab(out=out), without).axes] == [2] * len(fig11.RECIPES)
+    for r, error in zip((r for r in runs if r["setting"] == "five"), (0.1, 0.9), strict=True):
+        r["validation_errors"][-1] = error
+    for r, error in zip((r for r in runs if r["setting"] == "five_ordinary"), (0.2, 0.3), strict=True):
+        r["validation_errors"][-1] = error
+    assert 'lower with RP for "AdaGrad, 0.1"' not in fig11.section(fig11.result_of(runs))
+    shared = [r for r in runs if (r["setting"], r["seed"]) != ("five_ordinary", 1)]
+    told = fig11.section(fig11.result_of(shared))
+    assert 'lower with RP for "AdaGrad, 0.1"' in told
 
 
 def test_a_biased_machine_starts_from_the_means_of_the_data(tmp_path):
