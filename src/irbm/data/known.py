@@ -39,16 +39,25 @@ def _rank_in_class(y: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _load_mnist(seed: int, progress: bool, binarize: float | None = None) -> Dataset:
-    train_images, train_labels, test_images, test_labels = contents("mnist", progress)
     rng = np.random.default_rng(seed)
-    X_train, X_test = (_pixels(_idx_images(raw), rng, binarize) for raw in (train_images, test_images))
-    y_train, y_test = (_idx_labels(raw) for raw in (train_labels, test_labels))
     how = f"drawn once with probability = intensity (seed {seed})" if binarize is None else f"> {binarize:g} of 255"
+    return raw_mnist(lambda intensity: _pixels(intensity, rng, binarize), how, progress)
+
+
+def raw_mnist(
+    pixels: Callable[[NDArray[np.uint8]], NDArray[Any]], how: str, progress: bool, name: str = "mnist"
+) -> Dataset:
+    """The raw files, with what becomes of their intensities, 0 to 255, first of training and then of test images."""
+    train_images, train_labels, test_images, test_labels = contents("mnist", progress)
+    train, test = (
+        Split(pixels(_idx_images(images)), _idx_labels(labels))
+        for images, labels in ((train_images, train_labels), (test_images, test_labels))
+    )
     note = (
         f"MNIST, pixels {how}; trained on the first 50,000 of the 60,000, validated on the other 10,000, "
         "tested on 10,000"
     )
-    return _mnist_dataset("mnist", Split(X_train, y_train), Split(X_test, y_test), note)
+    return _mnist_dataset(name, train, test, note)
 
 
 def _pixels(intensity: NDArray[np.uint8], rng: np.random.Generator, binarize: float | None) -> NDArray[np.uint8]:

@@ -337,8 +337,15 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             X = X.copy()
             X.sum_duplicates()
         if self.binarize is None:
-            _check_binary(X)
+            self._check_values(X)
         return X
+
+    def _check_values(self, X: Any) -> None:
+        values = X.data if sparse.issparse(X) else X
+        wrong = (values != 0) & (values != 1)
+        if wrong.any():
+            value = values[wrong][0]
+            raise ValueError(f"X must hold only 0 and 1, got {value!s} among others; pass binarize=t to map X > t to 1")
 
     @contextmanager
     def _refitting(self) -> Iterator[None]:
@@ -361,10 +368,7 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         """Rows of X as 0/1 tensors, few enough at a time to bound memory."""
         machine, rows = self.machine_, self._rows_at_a_time()
         for start in range(0, X.shape[0], rows):
-            part = X[start : start + rows]
-            part = part.toarray() if sparse.issparse(part) else part
-            binary = part > (0 if self.binarize is None else self.binarize)
-            yield torch.from_numpy(np.ascontiguousarray(binary)).to(machine.weights.device, dtype)
+            yield torch.from_numpy(self._binary(X[start : start + rows])).to(machine.weights.device, dtype)
 
     def _rows_at_a_time(self) -> int:
         machine = self.machine_
@@ -481,14 +485,6 @@ def check_seed(value: Any) -> None:
 def _versions(machine: Machine) -> list[int]:
     """How often the parameters were changed in place, as torch counts it."""
     return [tensor._version for tensor in machine.tensors().values() if not tensor.is_inference()]
-
-
-def _check_binary(X: Any) -> None:
-    values = X.data if sparse.issparse(X) else X
-    wrong = (values != 0) & (values != 1)
-    if wrong.any():
-        value = values[wrong][0]
-        raise ValueError(f"X must hold only 0 and 1, got {value!s} among others; pass binarize=t to map X > t to 1")
 
 
 def _plain(settings: dict[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ import torch
 from irbm import data
 from irbm.estimators import InfiniteRBMClassifier, RBMClassifier
 from irbm.evaluation.classification import error_rate
+from irbm.experiments import intensities
 from irbm.experiments.results import known_runs, place, processes, stamp, write_json
 from irbm.training import Callback, Checkpointer, Report, Trainer
 
@@ -33,6 +34,7 @@ ORDERS = 5  # of eq. 35, as in the paper
 # train for 200 epochs on MNIST and 300 on CalTech.
 DATASETS: dict[str, dict[str, Any]] = {
     "digits": {"learning_rate": 0.2, "l1": 1e-3, "alpha": 0.03, "n_iter": 200, "batch_size": 50},
+    intensities.NAME: {"learning_rate": 0.1, "l1": 1e-4, "alpha": 0.005, "n_iter": 100},
     "thresholded_mnist": {"learning_rate": 0.1, "l1": 1e-4, "alpha": 0.005, "n_iter": 200},
     "binarized_mnist": {"learning_rate": 0.1, "l1": 1e-4, "alpha": 0.005, "n_iter": 200},
     "caltech101_silhouettes": {"learning_rate": 0.01, "l1": 1e-3, "alpha": 0.01, "n_iter": 300},
@@ -150,7 +152,7 @@ def train(
     if options.pop("shifts", False):
         X, y = shifted(X, y, splits.image_shape)
     cool, validation = options.pop("cool", 0), (held.X, labels_of(held))
-    kind = RBMClassifier if "n_components" in settings else InfiniteRBMClassifier
+    kind = estimator(dataset, fixed="n_components" in settings)
     model = kind(**options, random_state=seed, device=device)
     callbacks: list[Callback] = []
     if not quiet:
@@ -179,9 +181,20 @@ def train(
     }
 
 
-def load(dataset: str) -> data.Dataset:
-    """A data set; "thresholded_mnist" is MNIST without the noise of drawn pixels."""
-    return data.load("mnist", binarize=THRESHOLD) if dataset == "thresholded_mnist" else data.load(dataset)
+def load(dataset: str, *, progress: bool = True) -> data.Dataset:
+    """A data set; or MNIST without the noise of drawn pixels, cut at half intensity or with intensities as they are."""
+    if dataset == intensities.NAME:
+        return intensities.load(progress)
+    if dataset == "thresholded_mnist":
+        return data.load("mnist", binarize=THRESHOLD, progress=progress)
+    return data.load(dataset, progress=progress)
+
+
+def estimator(dataset: str, *, fixed: bool) -> type[InfiniteRBMClassifier | RBMClassifier]:
+    """What takes such data, with a fixed number of units or without."""
+    if dataset == intensities.NAME:
+        return intensities.IntensityRBMClassifier if fixed else intensities.IntensityInfiniteRBMClassifier
+    return RBMClassifier if fixed else InfiniteRBMClassifier
 
 
 def shifted(X: Any, y: Any, shape: tuple[int, int] | None) -> tuple[Any, Any]:
