@@ -438,13 +438,12 @@ def test_no_bar_of_depths_lies_on_both_sides_of_what_was_regrouped(l, regrouped)
     assert len(bars) <= 62
 
 
+UNSURE = {"epoch": 10, "value": -90.0, "lower": -93.0, "upper": -89.5, "reliable": False}
+SURE = {"epoch": 20, "value": -85.0, "lower": -85.2, "upper": -84.9, "reliable": True}
+
+
 def test_curves_have_a_bar_for_every_bracket_and_hollow_marks():
-    points = [
-        {"epoch": 10, "value": -90.0, "lower": -93.0, "upper": -89.5, "reliable": False},
-        {"epoch": 20, "value": -85.0, "lower": -85.2, "upper": -84.9, "reliable": True},
-    ]
-    axes = plots.likelihood_curves({"one": points, "other": points}, dashed=["other"]).axes[0]
-    assert [bars.lines[0].get_linestyle() for bars in axes.containers] == ["-", "--"]
+    axes = plots.likelihood_curves({"": {"one": [[UNSURE, SURE]], "other": [[UNSURE, SURE]]}}).axes[0]
     for bars in axes.containers:
         (drawn,) = bars.lines[2]
         spans = [segment[:, 1].tolist() for segment in drawn.get_segments()]
@@ -453,6 +452,17 @@ def test_curves_have_a_bar_for_every_bracket_and_hollow_marks():
     assert [line.get_ydata() for line in hollow] == [[-90.0], [-90.0]]
     places = [line.get_xdata()[0] for line in hollow]
     assert places[0] < 10 < places[1]
+
+
+def test_curves_of_one_way_have_its_colour_in_every_panel_and_a_mark_for_each_seed():
+    figure = plots.likelihood_curves({"L1": {"one": [[SURE]], "other": [[SURE], [SURE]]}, "L2": {"other": [[SURE]]}})
+    left, right = ([bars.lines[0] for bars in axes.containers] for axes in figure.axes)
+    one, first, second = left
+    assert one.get_color() != first.get_color() == second.get_color() == right[0].get_color()
+    assert one.get_marker() == first.get_marker() != second.get_marker()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["one", "other"]
+    assert legend.get_title().get_text() == "a mark for each seed; bar: bracket"
 
 
 def test_a_mean_is_shown_with_what_it_is_of():

@@ -6,10 +6,10 @@ import re
 import pytest
 from scipy import stats
 
-from irbm.experiments import page, table1, table2
+from irbm.experiments import fig7, page, table1, table2
 from irbm.experiments.lab import Lab
 from irbm.experiments.reproduce import EXPERIMENTS, reproduce
-from irbm.experiments.results import short
+from irbm.experiments.results import against, short
 
 README = f"# irbm\n\nbefore\n\n{page.BEGIN}\nold\n{page.END}\n\nafter\n"
 LOOK = """
@@ -314,9 +314,40 @@ def test_brackets_decide_who_is_above():
     def between(lower, upper):
         return {"lower": lower, "upper": upper}
 
-    assert table1._against(between(-2, -1), between(-4, -3)) == "above"
-    assert table1._against(between(-4, -3), between(-2, -1)) == "below"
-    assert table1._against(between(-4, -2), between(-3, -1)) == "level"
+    assert against(between(-2, -1), between(-4, -3)) == "above"
+    assert against(between(-4, -3), between(-2, -1)) == "below"
+    assert against(between(-4, -2), between(-3, -1)) == "level"
+
+
+def fig_7_row(variant, seed, size, *brackets):
+    """Looks of (lower, upper, reliable)."""
+    points = [
+        {"epoch": 200 * (n + 1), "value": lower, "lower": lower, "upper": upper, "reliable": reliable, "budget": 2000}
+        for n, (lower, upper, reliable) in enumerate(brackets)
+    ]
+    about = {"dataset": "binarized_mnist", "n_components": size, "effective_size": size, "commit": "abc"}
+    return about | {"variant": variant, "seed": seed, "points": points, "device": "cpu"}
+
+
+def test_fig_7_tells_how_looks_of_the_same_seed_stand_beside_each_other():
+    rows = [
+        fig_7_row("RP L1 ADA", 0, 300, (-88, -87, True), (-90, -89, True)),
+        fig_7_row("RP L1 ADA", 1, 500, (-95, -94, True), (-90, -88, False)),
+        fig_7_row("RP L1 ADA", 2, 9000, (-80, -79, True), (-80, -79, True)),
+        fig_7_row("ordinary L1 ADA", 0, 600, (-91, -90, True), (-92, -91, True)),
+        fig_7_row("ordinary L1 ADA", 1, 800, (-91, -90, True), (-89, -87, True)),
+        fig_7_row("RP L2 ADA", 0, 700, (-88, -87, True), (-90, -89, True)),
+    ]
+    text = fig7.section(fig7.result_of(rows))
+    looks = "above (1 of 2), below (1 of 2) | above (1 of 2), level (1 of 2)"
+    every = "above (2 of 4), below (1 of 4), level (1 of 4)"
+    assert f"| RP beside ordinary, L1 | {looks} | {every} | above (2 of 3), below (1 of 3) |" in text
+    assert "| L1 beside L2, RP | level (1 of 1) | level (1 of 1) | level (2 of 2) | level (2 of 2) |" in text
+    assert "ordinary, L2" not in text
+    assert "smaller with L1 (400 beside 700, means of 2 seeds) (the paper: smaller with both)" in text
+    alone = fig7.section(fig7.result_of(rows[:1]))
+    assert "beside" not in alone
+    assert "N_h of RP" not in alone
 
 
 def test_the_search_behind_table_1_is_on_the_page(root):

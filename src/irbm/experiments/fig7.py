@@ -9,7 +9,7 @@ from irbm import plots
 from irbm.experiments import paper
 from irbm.experiments.lab import Lab, Training, likelihood, load, settings_table
 from irbm.experiments.paper import DIGITS, MNIST
-from irbm.experiments.results import judged, origin, short, shown, table
+from irbm.experiments.results import against, how_often, judged, origin, short, table
 
 TITLE = "Figure 7: regularisation, rate and regrouping"
 CLAIM = "With RP training converges faster than without; L1 is better than L2, and the models are smaller."
@@ -26,11 +26,20 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ordinary L1 ADA": {**L1, **ADA, "regroup": None},
     "ordinary L2 ADA": {**L2, **ADA, "regroup": None},
 }
+PANELS: dict[str, dict[str, str]] = {  # of the picture: ways to train, and their variants
+    l: {"RP": f"RP {l} ADA", "ordinary": f"ordinary {l} ADA", "RP, decaying rate": f"RP {l} DCL"} for l in ("L1", "L2")
+}
+BESIDE = {  # what is said of variants two by two
+    "RP beside ordinary, L1": ("RP L1 ADA", "ordinary L1 ADA"),
+    "RP beside ordinary, L2": ("RP L2 ADA", "ordinary L2 ADA"),
+    "L1 beside L2, RP": ("RP L1 ADA", "RP L2 ADA"),
+    "L1 beside L2, ordinary": ("ordinary L1 ADA", "ordinary L2 ADA"),
+    "L1 beside L2, RP, decaying rate": ("RP L1 DCL", "RP L2 DCL"),
+}
 PAPER = {"RP L1 ADA": 501, "RP L2 ADA": 588, "ordinary L1 ADA": 566, "ordinary L2 ADA": 805}  # N_h at the end
 POINTS = {MNIST: tuple(range(200, 1001, 200)), DIGITS: (10, 50)}  # epochs; the paper looks at every 50th
 BUDGET, LAST_BUDGET = 2_000, 8_000  # points of the longest path of annealing, on the way and at the end
-EARLIER_BUDGET = 500  # of rows that do not say theirs
-SAME_SIZE = 0.05  # sizes of one seed that differ by a smaller share are about the same
+SAME_SIZE = 0.05  # mean sizes that differ by a smaller share are about the same
 QUICK_SIZE = 14  # hidden units at most, so that they can be enumerated
 
 
@@ -95,8 +104,16 @@ def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
-    ordinary = [variant for variant, changes in VARIANTS.items() if "regroup" in changes]
-    return plots.likelihood_curves({r["variant"]: r["points"] for r in shown(result)}, dashed=ordinary)
+    found = {
+        l: {way: list(runs.values()) for way, variant in ways.items() if (runs := _points(result, variant))}
+        for l, ways in PANELS.items()
+    }
+    return plots.likelihood_curves({l: ways for l, ways in found.items() if ways})
+
+
+def _points(result: dict[str, Any], variant: str) -> dict[int, list[dict[str, Any]]]:
+    """The looks of a variant, by seed."""
+    return {r["seed"]: r["points"] for r in result["rows"] if r["variant"] == variant}
 
 
 def section(result: dict[str, Any]) -> str:
@@ -108,32 +125,60 @@ def section(result: dict[str, Any]) -> str:
     for r in result["rows"]:
         last, (device, commit) = r["points"][-1], origin(r)
         theirs = PAPER.get(r["variant"], "") if r["dataset"] == MNIST else ""
-        asked = dict.fromkeys(f"{point.get('budget', EARLIER_BUDGET)}" for point in r["points"])
+        asked = dict.fromkeys(f"{point['budget']}" for point in r["points"])
         lines.append(
             f"| {r['variant']} | {r['seed']} | {last['epoch']} | {r['n_components']} | {r['effective_size']:.0f} | "
             f"{theirs} | {' | '.join(judged(last))} | {', '.join(asked)} | {device}, {short(commit)} |"
         )
-    return "\n".join([*lines, "", _verdict(result)])
+    return "\n".join([*_beside(result), *lines, "", _verdict(result)])
+
+
+def _beside(result: dict[str, Any]) -> list[str]:
+    """How variants stand beside each other, look by look of the same seed and epoch: a table."""
+    lines = []
+    for what, (one, other) in BESIDE.items():
+        ours, theirs = _points(result, one), _points(result, other)
+        seeds = [list(zip(ours[seed], theirs[seed], strict=True)) for seed in ours if seed in theirs]
+        looks = [pair for pairs in seeds for pair in pairs]
+        sure = [pair for pair in looks if all(point["reliable"] for point in pair)]
+        kinds = ([pairs[0] for pairs in seeds], [pairs[-1] for pairs in seeds], looks, sure)
+        if looks:
+            lines.append(f"| {what} | {' | '.join(how_often([against(*pair) for pair in kind]) for kind in kinds)} |")
+    head = [
+        "By brackets of the same seed and epoch; level is where they meet.",
+        "",
+        "| | first look | last look | all looks | those of which both are reliable |",
+        "|---|---|---|---|---|",
+    ]
+    return [*head, *lines, ""] if lines else []
 
 
 def _verdict(result: dict[str, Any]) -> str:
-    size = {r["variant"]: r["effective_size"] for r in result["rows"] if r["seed"] == result["seeds"][0]}
-    sizes = [
-        f"{_beside(size[f'RP {l} ADA'], size[f'ordinary {l} ADA'])} with {l}"
-        for l in ("L1", "L2")
-        if {f"RP {l} ADA", f"ordinary {l} ADA"} <= set(size)
-    ]
+    sizes = [_sizes(result, l) for l in PANELS]
     text = (
         "All with persistent chains, as in table 1; the paper has CD for some of them. The paper looks at every 50th "
         "epoch; here are fewer looks, each with as many points of annealing at most as its budget has. The decaying "
         f"rate starts at {DCL['learning_rate']:g}: the paper does not say where. "
     )
-    if sizes:
-        text += f"N_h of RP machines is {' and '.join(sizes)} (the paper: smaller with both)."
+    if any(sizes):
+        text += f"N_h of RP machines is {' and '.join(filter(None, sizes))} (the paper: smaller with both)."
     return text.rstrip()
 
 
-def _beside(ours: float, other: float) -> str:
+def _sizes(result: dict[str, Any], l: str) -> str:
+    """N_h with RP beside that without, as means of the seeds that both have; nothing where there is none."""
+    ours, theirs = (
+        {r["seed"]: r["effective_size"] for r in result["rows"] if r["variant"] == f"{way} {l} ADA"}
+        for way in ("RP", "ordinary")
+    )
+    if not (seeds := sorted(ours.keys() & theirs.keys())):
+        return ""
+    mean, other = (sum(found[seed] for seed in seeds) / len(seeds) for found in (ours, theirs))
+    of = f", means of {len(seeds)} seeds" if len(seeds) > 1 else ""
+    return f"{_apart(mean, other)} with {l} ({mean:.0f} beside {other:.0f}{of})"
+
+
+def _apart(ours: float, other: float) -> str:
     if abs(ours - other) < SAME_SIZE * other:
         return "about the same"
     return "smaller" if ours < other else "larger"

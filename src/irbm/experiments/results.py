@@ -8,6 +8,7 @@ import os
 import platform
 import subprocess
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
@@ -150,6 +151,18 @@ def judged(found: dict[str, Any]) -> tuple[str, str, str]:
     value = f"{found['value']:.2f}"
     bracket = f"[{found['lower']:.2f}, {found['upper']:.2f}]"
     return (value, bracket, "reliable") if found["reliable"] else (f"({value})", bracket, "not reliable")
+
+
+def against(ours: dict[str, Any], other: dict[str, Any]) -> str:
+    """How one likelihood stands beside another; level where brackets meet."""
+    if ours["lower"] > other["upper"]:
+        return "above"
+    return "below" if ours["upper"] < other["lower"] else "level"
+
+
+def how_often(outcomes: list[str]) -> str:
+    """Outcomes with how many times each came, the commonest first."""
+    return ", ".join(f"{one} ({n} of {len(outcomes)})" for one, n in Counter(outcomes).most_common())
 
 
 def folded(title: str, text: str) -> str:

@@ -1,6 +1,5 @@
 """Table 1: test log-likelihoods of density models (sec. 4.2), and of the RBM that the infinite one is turned into."""
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -27,7 +26,7 @@ from irbm.experiments.density_models import (
 )
 from irbm.experiments.lab import Lab, likelihood, load, settings_table
 from irbm.experiments.paper import BOTH, CALTECH, MNIST, TITLES
-from irbm.experiments.results import folded, judged, origin, rounds, short, table
+from irbm.experiments.results import against, folded, how_often, judged, origin, rounds, short, table
 from irbm.training.growth import prune
 
 TITLE = "Table 1: density models"
@@ -324,7 +323,7 @@ def _best(result: dict[str, Any]) -> list[str]:
             data, _, seed, *_, value, bracket, verdict, theirs, apart = _cells(r)
             n = sum(one["model"] == model for one in rows)
             others = [chosen.get(other) if model in models_with_rp(name) else None for other in without]
-            found = [_against(r["test"], other["test"]) if other else "" for other in others]
+            found = [against(r["test"], other["test"]) if other else "" for other in others]
             cells = (data, model, seed, f"{n}", value, bracket, verdict, theirs, apart, *found)
             lines.append(f"| {' | '.join(cells)} |")
     return [*lines, ""] if several else []
@@ -345,21 +344,9 @@ def _beside(result: dict[str, Any]) -> list[str]:
             for other in without:
                 theirs = [(ours[r["seed"]], r["test"]) for r in rows if r["model"] == other and r["seed"] in ours]
                 compared = theirs if model in models_with_rp(name) else []
-                cells.append(_how_often([_against(*pair) for pair in compared]))
+                cells.append(how_often([against(*pair) for pair in compared]))
             lines.append(f"| {' | '.join(cells)} |")
     return lines
-
-
-def _against(ours: dict[str, Any], other: dict[str, Any]) -> str:
-    """Level where brackets meet."""
-    if ours["lower"] > other["upper"]:
-        return "above"
-    return "below" if ours["upper"] < other["lower"] else "level"
-
-
-def _how_often(outcomes: list[str]) -> str:
-    """Outcomes with how many seeds have them, the commonest first."""
-    return ", ".join(f"{one} ({n} of {len(outcomes)})" for one, n in Counter(outcomes).most_common())
 
 
 def _means(rows: list[dict[str, Any]]) -> dict[str, tuple[str, int, int]]:

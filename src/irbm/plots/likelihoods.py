@@ -1,16 +1,18 @@
 """Estimates of ln Z and the likelihoods that come of them, with brackets and verdicts."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from irbm.plots.style import BLUE, GAP, GREEN, INK, VERMILION, WIDTH, plain_axes, shade, titled
+from irbm.plots.style import BLUE, GAP, GREEN, INK, VERMILION, WIDTH, plain_axes, titled
 
 MARKERS = {"forward": (BLUE, "oshX*d"), "reverse": (VERMILION, "v^<>P8"), "both": (INK, "D")}
+WAYS = (BLUE, VERMILION, GREEN, INK)  # to train
 ASIDE = 0.006  # of the longest run, between curves of the same epochs
 
 
@@ -51,41 +53,51 @@ def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, e
     return figure
 
 
-def likelihood_curves(lines: Mapping[str, Sequence[Mapping[str, Any]]], dashed: Container[str] = ()) -> Figure:
-    """Mean log-likelihood over epochs with its bracket; hollow where it is not reliable. Curves are a little apart."""
+def likelihood_curves(panels: Mapping[str, Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]]) -> Figure:
+    """Mean log-likelihood over epochs with its bracket, hollow where it is not reliable: a panel for each setting.
+
+    A way to train has a colour and a curve for each of its runs. Curves are a little apart.
+    """
     figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
-    axes = figure.add_subplot()
-    longest = max(p["epoch"] for points in lines.values() for p in points)
-    for number, (name, points) in enumerate(lines.items()):
-        look = {"color": shade(number, len(lines)), "marker": "os^vDP"[number % 6], "markersize": 4}
-        aside = ASIDE * (number - (len(lines) - 1) / 2) * longest  # or bars would hide others
-        places = {p["epoch"]: p["epoch"] + aside for p in points}
-        axes.errorbar(
-            list(places.values()),
-            [p["value"] for p in points],
-            [[p["value"] - p["lower"] for p in points], [p["upper"] - p["value"] for p in points]],
-            label=name,
-            linestyle="--" if name in dashed else "-",
-            linewidth=1.2,
-            elinewidth=1,
-            capsize=2,
-            **look,
-        )
-        unsure = [p for p in points if not p["reliable"]]
-        axes.plot(
-            [places[p["epoch"]] for p in unsure],
-            [p["value"] for p in unsure],
-            **look,
-            markerfacecolor="white",
-            linestyle="none",
-            zorder=3,
-        )
-    titled(axes, "", "epoch", "mean test log-likelihood, nats")
-    plain_axes(axes, zero=False)
-    sure = all(p["reliable"] for points in lines.values() for p in points)
-    title = "bar: bracket" if sure else "bar: bracket\nhollow: not reliable"
-    axes.legend(frameon=False, fontsize=8, labelcolor=INK, title=title, title_fontsize=8)
+    grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
+    every = [p for ways in panels.values() for runs in ways.values() for points in runs for p in points]
+    longest = max(p["epoch"] for p in every)
+    colours = dict(zip(dict.fromkeys(way for ways in panels.values() for way in ways), WAYS, strict=False))
+    for axes, (title, ways) in zip(grid, panels.items(), strict=True):
+        curves = [(way, number, points) for way, runs in ways.items() for number, points in enumerate(runs)]
+        for place, (way, number, points) in enumerate(curves):
+            aside = ASIDE * (place - (len(curves) - 1) / 2) * longest  # or bars would hide others
+            _curve(axes, points, aside, way if number == 0 else None, colours[way], "os^vDP"[number % 6])
+        titled(axes, title, "epoch", "mean test log-likelihood, nats" if axes is grid[0] else "")
+        plain_axes(axes, zero=False)
+    several = any(len(runs) > 1 for ways in panels.values() for runs in ways.values())
+    notes = ["a mark for each seed"] if several else []
+    notes += ["bar: bracket"] + ["hollow: not reliable"] * (not all(p["reliable"] for p in every))
+    keys = {label: key for axes in grid for key, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(
+        list(keys.values()),
+        list(keys),
+        title="; ".join(notes),
+        title_fontsize=8,
+        loc="outside lower center",
+        ncols=len(keys),
+        frameon=False,
+        fontsize=8,
+        labelcolor=INK,
+    )
     return figure
+
+
+def _curve(
+    axes: Axes, points: Sequence[Mapping[str, Any]], aside: float, label: str | None, colour: str, marker: str
+) -> None:
+    epochs, values = [p["epoch"] + aside for p in points], [p["value"] for p in points]
+    ends = [[p["value"] - p["lower"] for p in points], [p["upper"] - p["value"] for p in points]]
+    look: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4}
+    axes.errorbar(epochs, values, ends, label=label, linewidth=1, elinewidth=1, capsize=2, **look)
+    unsure = [n for n, p in enumerate(points) if not p["reliable"]]
+    x, y = [epochs[n] for n in unsure], [values[n] for n in unsure]
+    axes.plot(x, y, **look, markerfacecolor="white", linestyle="none", zorder=3)
 
 
 class Compared(NamedTuple):
@@ -104,10 +116,14 @@ def comparison(panels: Mapping[str, Sequence[Compared]], label: str, ours: str =
     """Ours with brackets (hollow: not reliable) beside the paper's: a line for each name, one above the other in it."""
     every = [row for rows in panels.values() for row in rows]
     named = [dict.fromkeys(row.name for row in rows) for rows in panels.values()]
-    figure = Figure(figsize=(WIDTH, 1.4 + 0.28 * max(map(len, named))), facecolor="white", layout="constrained")
-    for axes, names, (title, rows) in zip(
-        figure.subplots(1, len(panels), squeeze=False)[0], named, panels.items(), strict=True
-    ):
+    n_columns = min(len(panels), 2)
+    n_rows = -(-len(panels) // n_columns)
+    height = 0.5 + n_rows * (0.9 + 0.28 * max(map(len, named)))
+    figure = Figure(figsize=(WIDTH, height), facecolor="white", layout="constrained")
+    grid = figure.subplots(n_rows, n_columns, squeeze=False).ravel()
+    for axes in grid[len(panels) :]:
+        axes.set_axis_off()
+    for axes, names, (title, rows) in zip(grid, named, panels.items(), strict=False):
         for place, name in enumerate(names):
             own = [row for row in rows if row.name == name]
             for number, row in enumerate(own):
