@@ -473,6 +473,16 @@ def test_a_mean_is_shown_with_what_it_is_of():
     assert "seeds" in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
+def test_a_third_panel_stands_below_the_first():
+    row = plots.Compared("model", 2.0, 1.5, 2.5, True, None)
+    figure = plots.comparison({title: [row] for title in ("one", "two", "three")}, "error")
+    figure.draw_without_rendering()
+    one, two, three, none = figure.axes
+    assert not none.axison
+    assert one.get_position().x0 == three.get_position().x0 < two.get_position().x0
+    assert three.get_position().y1 < one.get_position().y0
+
+
 def test_labels_of_errors_do_not_touch():
     errors = np.array([[0.5, 0.03], [0.4, 0.035]])
     figure = plots.error_curves({"": {"with RP": errors, "without RP": errors / 2}}, columns=1)

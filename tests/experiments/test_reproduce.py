@@ -68,6 +68,7 @@ def test_all_are_those_that_use_the_data(tmp_path):
     assert registry.names("all", Lab(out=tmp_path)) == list(registry.EXPERIMENTS)
     some = registry.names("all", Lab(out=tmp_path, datasets=("caltech101_silhouettes",)))
     assert set(registry.EXPERIMENTS) - set(some) == {"fig7", "fig8", "fig11"}
+    assert registry.names("all", Lab(out=tmp_path, datasets=("mnist_intensities",))) == ["table2"]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +85,8 @@ def test_all_are_those_that_use_the_data(tmp_path):
             ["only", "1000 chains", "'iRBM RP 0.9 l'"],
         ),
         (["table2", "--dataset", "binarized_mnist", "--only", "Dis-iRBM RP wide"], ["only", "'Dis-iRBM RP wide'"]),
+        (["table2", "--dataset", "mnist_intensities", "--only", "FW-iRBM + softmax"], ["only", "ClassRBM", "'FW-iRBM"]),
+        (["table1", "--dataset", "mnist_intensities"], ["dataset", "caltech101_silhouettes", "mnist_intensities"]),
         (["fig4", "--quick", "--only", "DBN"], ["only", "table1", "'fig4'"]),
         (["all", "--dataset", "cifar"], ["dataset", "binarized_mnist", "'cifar'"]),
         (["all", "--dataset", "digits"], ["dataset", "binarized_mnist", "'digits'"]),

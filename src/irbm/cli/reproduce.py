@@ -28,7 +28,10 @@ def reproduce_command(
     ] = False,
     dataset: Annotated[
         str | None,
-        typer.Option(help="One data set alone: binarized_mnist or caltech101_silhouettes. Not with --quick."),
+        typer.Option(
+            help="One data set alone: binarized_mnist or caltech101_silhouettes; of table2 also mnist_intensities. "
+            "Not with --quick."
+        ),
     ] = None,
     only: Annotated[
         str | None,

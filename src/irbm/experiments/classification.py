@@ -24,6 +24,7 @@ from irbm import data
 from irbm.estimators import InfiniteRBMClassifier, RBMClassifier
 from irbm.evaluation.classification import error_rate
 from irbm.experiments import intensities
+from irbm.experiments.paper import INTENSITIES
 from irbm.experiments.results import known_runs, place, processes, stamp, write_json
 from irbm.training import Callback, Checkpointer, Report, Trainer
 
@@ -34,7 +35,7 @@ ORDERS = 5  # of eq. 35, as in the paper
 # train for 200 epochs on MNIST and 300 on CalTech.
 DATASETS: dict[str, dict[str, Any]] = {
     "digits": {"learning_rate": 0.2, "l1": 1e-3, "alpha": 0.03, "n_iter": 200, "batch_size": 50},
-    intensities.NAME: {"learning_rate": 0.1, "l1": 1e-4, "alpha": 0.005, "n_iter": 100},
+    INTENSITIES: {"learning_rate": 0.1, "l1": 1e-4, "alpha": 0.005, "n_iter": 100},
     "thresholded_mnist": {"learning_rate": 0.1, "l1": 1e-4, "alpha": 0.005, "n_iter": 200},
     "binarized_mnist": {"learning_rate": 0.1, "l1": 1e-4, "alpha": 0.005, "n_iter": 200},
     "caltech101_silhouettes": {"learning_rate": 0.01, "l1": 1e-3, "alpha": 0.01, "n_iter": 300},
@@ -183,7 +184,7 @@ def train(
 
 def load(dataset: str, *, progress: bool = True) -> data.Dataset:
     """A data set; or MNIST without the noise of drawn pixels, cut at half intensity or with intensities as they are."""
-    if dataset == intensities.NAME:
+    if dataset == INTENSITIES:
         return intensities.load(progress)
     if dataset == "thresholded_mnist":
         return data.load("mnist", binarize=THRESHOLD, progress=progress)
@@ -192,7 +193,7 @@ def load(dataset: str, *, progress: bool = True) -> data.Dataset:
 
 def estimator(dataset: str, *, fixed: bool) -> type[InfiniteRBMClassifier | RBMClassifier]:
     """What takes such data, with a fixed number of units or without."""
-    if dataset == intensities.NAME:
+    if dataset == INTENSITIES:
         return intensities.IntensityRBMClassifier if fixed else intensities.IntensityInfiniteRBMClassifier
     return RBMClassifier if fixed else InfiniteRBMClassifier
 

@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 from irbm.data import Dataset
 from irbm.data.known import raw_mnist
 from irbm.estimators import InfiniteRBMClassifier, RBMClassifier
+from irbm.experiments.paper import INTENSITIES
 
-NAME = "mnist_intensities"
 LARGEST = 255
 
 
 def load(progress: bool) -> Dataset:
     """The splits of MNIST with pixels from 0 to 1."""
-    return raw_mnist(_of_one, "are intensities, not drawn", progress, NAME)
+    return raw_mnist(_of_one, "are intensities, not drawn", progress, INTENSITIES)
 
 
 def _of_one(intensity: NDArray[np.uint8]) -> NDArray[Any]:

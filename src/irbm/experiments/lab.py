@@ -40,7 +40,7 @@ Advance = Callable[[int], None]
 
 @cache
 def load(dataset: str) -> data.Dataset:
-    return data.load(dataset, progress=False)
+    return classification.load(dataset, progress=False)
 
 
 # -- one training -------------------------------------------------------------------------------------------

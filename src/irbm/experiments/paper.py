@@ -5,8 +5,14 @@ from dataclasses import replace
 from irbm.training import Settings
 
 MNIST, CALTECH, DIGITS = "binarized_mnist", "caltech101_silhouettes", "digits"
+INTENSITIES = "mnist_intensities"  # not the paper's
 BOTH = (MNIST, CALTECH)
-TITLES = {MNIST: "binarized MNIST", CALTECH: "CalTech101 Silhouettes", DIGITS: "digits"}
+TITLES = {
+    MNIST: "binarized MNIST",
+    INTENSITIES: "MNIST, intensities",
+    CALTECH: "CalTech101 Silhouettes",
+    DIGITS: "digits",
+}
 
 # Sec. 4.2: the best settings of the density models; batches of 100, beta 1.01 and max-norm 10 are defaults.
 DENSITY: dict[str, Settings] = {

@@ -8,7 +8,6 @@ from typing import Any
 from irbm import plots
 from irbm.experiments import beta, fig4, fig5, fig6, fig7, fig8, fig9, fig10, fig11, table1, table2
 from irbm.experiments.lab import Lab
-from irbm.experiments.paper import BOTH
 from irbm.files import write_bytes
 
 EXPERIMENTS: dict[str, ModuleType] = {
@@ -38,9 +37,10 @@ def names(wanted: str, lab: Lab) -> list[str]:
         raise ValueError(f"name must be one of {', '.join(EXPERIMENTS)} or all, got {wanted!r}")
     if lab.quick and lab.datasets is not None:
         raise ValueError(f"dataset must be left out with quick, which has the digits alone, got {lab.datasets[0]!r}")
-    unknown = [name for name in lab.datasets or () if name not in BOTH]
+    known_data = dict.fromkeys(name for experiment in EXPERIMENTS.values() for name in experiment.DATASETS)
+    unknown = [name for name in lab.datasets or () if name not in known_data]
     if unknown:
-        raise ValueError(f"dataset must be one of {', '.join(BOTH)}, got {unknown[0]!r}")
+        raise ValueError(f"dataset must be one of {', '.join(known_data)}, got {unknown[0]!r}")
     for option, value, known in (("only", lab.only, WITH_ROWS), ("budget", lab.budget, WITH_BUDGET)):
         if value is not None and wanted not in known:
             raise ValueError(f"{option} is for {', '.join(known)}, not for {wanted!r}")
