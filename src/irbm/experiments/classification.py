@@ -69,6 +69,7 @@ NAMED: dict[str, dict[str, Any]] = {
 # By experiments.search, whose files say what else was tried; but cool passes are taken over from the digits.
 CHOSEN: dict[str, dict[str, dict[str, Any]]] = {
     "binarized_mnist": {"hybrid_wide_shifted": {"n_iter": 25, "cool": 8}},
+    INTENSITIES: {"hybrid_wide": {"n_iter": 60}},  # nothing was searched
     "caltech101_silhouettes": {
         "hybrid_wide": {**SEARCHED, "n_iter": 200},
         "hybrid_wide_shifted": {**SEARCHED, "n_iter": 60},
