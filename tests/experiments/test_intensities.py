@@ -5,12 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 from irbm import InfiniteRBMClassifier, RBMClassifier, data
 from irbm.experiments import classification
 from irbm.experiments.intensities import IntensityInfiniteRBMClassifier, IntensityRBMClassifier
 from irbm.experiments.paper import INTENSITIES
-from irbm.experiments.table2 import DATASETS, GREEDY, MODELS, PAPER, has
 
 REAL_DATA = os.environ.get("IRBM_DATA")
 N, D, L, C, BETA = 7, 5, 3, 3, 1.3
@@ -55,7 +55,7 @@ def machine(kind, parameters, **settings):
 def test_probabilities_of_labels(kind, parameters, examples):
     X, _ = examples
     found = machine(kind, parameters).predict_log_proba(X)
-    np.testing.assert_allclose(found, log_prob(kind, parameters, X), atol=1e-10)
+    np.testing.assert_allclose(found, log_prob(kind, parameters, X), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -103,12 +103,39 @@ def test_of_pixels_that_are_0_or_1_comes_what_the_library_has(kind, usual):
     assert np.array_equal(*(model.predict_proba(digits.test.X) for model in of))
 
 
-@pytest.mark.parametrize("wrong", [-0.01, 1.01, np.nan])
-def test_other_numbers_are_refused(wrong, parameters, examples):
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_data_of_a_hybrid_step_are_intensities_and_what_chains_draw_is_not(kind, parameters, examples):
+    """Visible biases move by the data's mean less that of N drawn rows of 0 and 1."""
+    X, y = examples
+    plain = {"optimizer": "constant", "learning_rate": RATE, "alpha": 0.5, "batch_size": N, "gibbs_steps": 1}
+    rest = {"regroup": None} if kind == "infinite" else {}
+    model = machine(kind, parameters, objective="hybrid", persistent=False, device="cpu", **plain, **rest)
+    moved_D = model.partial_fit(X, y).intercept_visible_ - parameters["visible_bias"]
+    drawn_D = N * (X.mean(0) - moved_D / (0.5 * RATE))
+    np.testing.assert_allclose(drawn_D, np.round(drawn_D), atol=1e-5)
+    assert ((drawn_D > -0.5) & (drawn_D < N + 0.5)).all()
+
+
+@pytest.mark.parametrize("wrong", [-0.01, 1.01])
+@pytest.mark.parametrize("form", [np.asarray, sparse.csr_matrix])
+def test_other_numbers_are_refused(wrong, form, parameters, examples):
     X, y = examples
     X[2, 3] = wrong
-    with pytest.raises(ValueError, match=r"from 0 to 1|NaN"):
-        machine("infinite", parameters).partial_fit(X, y)
+    with pytest.raises(ValueError, match=r"from 0 to 1, got -?[01]\.01 "):
+        machine("infinite", parameters).partial_fit(form(X), y)
+
+
+def test_they_are_not_cut(parameters, examples):
+    X, y = examples
+    with pytest.raises(ValueError, match=r"binarize .* 0\.5"):
+        machine("infinite", parameters, binarize=0.5).partial_fit(X, y)
+
+
+def test_sparse_ones_are_the_same(parameters, examples):
+    X, _ = examples
+    X[X < 0.3] = 0
+    model = machine("infinite", parameters)
+    assert np.array_equal(model.predict_proba(sparse.csr_matrix(X)), model.predict_proba(X))
 
 
 def test_intensities_lie_as_drawn_pixels_do():
@@ -124,12 +151,3 @@ def test_intensities_lie_as_drawn_pixels_do():
         assert (theirs.X[ours.X == 0] == 0).all()
     assert found.name == INTENSITIES
     assert "intensities" in found.note
-
-
-def test_table_2_has_them_beside_drawn_pixels_but_not_for_greedy_units():
-    assert INTENSITIES in DATASETS
-    assert [model for model in MODELS if model in PAPER[INTENSITIES]] == [
-        model for model in MODELS if model in PAPER["binarized_mnist"] and model != GREEDY
-    ]
-    assert not has(INTENSITIES, GREEDY)
-    assert has("binarized_mnist", GREEDY)

@@ -20,6 +20,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import validate_data
 from torch import Tensor
 
+from irbm.estimators.pixels import Binary, Pixels
 from irbm.evaluation import partition
 from irbm.evaluation.estimate import estimate
 from irbm.evaluation.likelihood import pseudo_log_likelihood
@@ -40,6 +41,7 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     """What every estimator shares. A subclass says which depth it has."""
 
     _has_labels: ClassVar[bool] = False
+    _pixels: ClassVar[Pixels] = Binary()
 
     binarize: float | None = None
     device: str | None = None
@@ -327,7 +329,7 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
     # -- input ----------------------------------------------------------------------------------------------
 
     def _checked(self, X: Any, *, reset: bool = False) -> Any:
-        """X as a binary array or CSR matrix; ValueError where it is anything else."""
+        """X as an array or CSR matrix of what may be in it; ValueError where it is anything else."""
         if self.binarize is not None and not (isinstance(self.binarize, numbers.Real) and math.isfinite(self.binarize)):
             raise ValueError(f"binarize must be None or a finite number, got {self.binarize!r}")
         if isinstance(X, Tensor):  # of which NumPy has every type but one
@@ -336,16 +338,8 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
         if sparse.issparse(X) and not X.has_canonical_format:  # entries of one place add up
             X = X.copy()
             X.sum_duplicates()
-        if self.binarize is None:
-            self._check_values(X)
+        self._pixels.check(X, self.binarize)
         return X
-
-    def _check_values(self, X: Any) -> None:
-        values = X.data if sparse.issparse(X) else X
-        wrong = (values != 0) & (values != 1)
-        if wrong.any():
-            value = values[wrong][0]
-            raise ValueError(f"X must hold only 0 and 1, got {value!s} among others; pass binarize=t to map X > t to 1")
 
     @contextmanager
     def _refitting(self) -> Iterator[None]:
@@ -359,16 +353,15 @@ class Boltzmann(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
             self.__dict__.update(before)
             raise
 
-    def _binary(self, X: Any) -> NDArray[np.uint8]:
-        """The checked examples as one array of bytes."""
-        dense = X.toarray() if sparse.issparse(X) else X
-        return np.ascontiguousarray(dense > (0 if self.binarize is None else self.binarize)).view(np.uint8)
+    def _dense(self, X: Any) -> NDArray[Any]:
+        """The checked examples as one array, of bytes where they are 0 and 1."""
+        return self._pixels.dense(X.toarray() if sparse.issparse(X) else X, self.binarize)
 
     def _dense_chunks(self, X: Any, dtype: torch.dtype) -> Iterator[Tensor]:
-        """Rows of X as 0/1 tensors, few enough at a time to bound memory."""
+        """Rows of X as tensors, few enough at a time to bound memory."""
         machine, rows = self.machine_, self._rows_at_a_time()
         for start in range(0, X.shape[0], rows):
-            yield torch.from_numpy(self._binary(X[start : start + rows])).to(machine.weights.device, dtype)
+            yield torch.from_numpy(self._dense(X[start : start + rows])).to(machine.weights.device, dtype)
 
     def _rows_at_a_time(self) -> int:
         machine = self.machine_

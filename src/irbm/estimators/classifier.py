@@ -74,7 +74,7 @@ class _Classifier(ClassifierMixin, Trainable):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ValueError(f"validation must be a pair (X, y), got {type(pair).__name__}")
         X, y = self._checked_pair(*pair, reset=False)
-        examples, known = torch.from_numpy(self._binary(X)), torch.from_numpy(np.isin(y, names))
+        examples, known = torch.from_numpy(self._dense(X)), torch.from_numpy(np.isin(y, names))
         if not known.any():
             raise ValueError(f"validation must hold labels of training, {names!s:.200}, got none of them but {y[0]!r}")
         codes = torch.from_numpy(np.searchsorted(names, y).clip(max=len(names) - 1))
@@ -195,7 +195,7 @@ class _Classifier(ClassifierMixin, Trainable):
         if dense.ndim != 2:
             raise ValueError(f"X must be a dense array (n, D), got shape {dense.shape}")
         seen = self._mask("observed", observed, dense.shape)
-        binary = self._binary(self._checked(np.where(seen, dense, 0)))
+        binary = self._dense(self._checked(np.where(seen, dense, 0)))
         machine, noise = self.machine_, self._noise(random_state)
         v_BD = torch.from_numpy(binary).to(machine.weights.device, machine.weights.dtype)
         seen_BD = torch.tensor(np.broadcast_to(seen, dense.shape), device=v_BD.device)

@@ -58,7 +58,7 @@ class _Density(Trainable):
 
     def _pseudo_score(self, X: ArrayLike) -> Callable[[Machine], float]:
         """The mean pseudo-log-likelihood of these examples, as a function of the machine."""
-        examples = torch.from_numpy(self._binary(self._checked(X)))
+        examples = torch.from_numpy(self._dense(self._checked(X)))
 
         def score(machine: Machine) -> float:
             parts = [pseudo_log_likelihood(machine, v_BD) for v_BD in batches(examples, machine)]

@@ -209,7 +209,7 @@ class Trainable(Boltzmann):
     ) -> Self:
         # Forgotten first: where training fails the machine that was there before stays, and can be trained afresh.
         self.__dict__.pop("_state", None)
-        examples = torch.from_numpy(self._binary(X))
+        examples = torch.from_numpy(self._dense(X))
         labels = None if y is None else torch.from_numpy(y)
         trainer = Trainer(state, examples, labels, settings=settings, callbacks=callbacks, n_iter=until)
         if self.verbose:

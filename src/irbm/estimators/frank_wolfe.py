@@ -150,7 +150,7 @@ class FrankWolfeRBM(Boltzmann):
     def _examples(self, X: ArrayLike, *, reset: bool) -> tuple[GreedySettings, Tensor]:
         """Settings and examples, checked; the examples on the device, in the machine's precision."""
         settings, device = self._settings(), choose_device(self.device)
-        binary = torch.from_numpy(self._binary(self._checked(X, reset=reset)))
+        binary = torch.from_numpy(self._dense(self._checked(X, reset=reset)))
         if reset:
             return settings, binary.to(device, torch.float32)
         return settings, binary.to(self.machine_.weights)

@@ -1,10 +1,10 @@
 """MNIST as it is, without drawing pixels: an intensity stands where a pixel would, as its probability of being on.
 
-Only for table 2, whose ClassRBMs the paper cites from others: what is given v takes any numbers, and the formulas stay.
-Likelihoods of such v mean nothing, which is why no estimator of the library takes them.
+Only for table 2, where they tell what drawing costs: labels given v have the same formulas for any numbers. Likelihoods
+of such v mean nothing, which is why no estimator of the library takes them: these two are for labels alone.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from irbm.data import Dataset
 from irbm.data.known import raw_mnist
 from irbm.estimators import InfiniteRBMClassifier, RBMClassifier
+from irbm.estimators.pixels import Pixels, values_of
 from irbm.experiments.paper import INTENSITIES
 
 LARGEST = 255
@@ -26,20 +27,28 @@ def _of_one(intensity: NDArray[np.uint8]) -> NDArray[Any]:
     return intensity / np.float32(LARGEST)
 
 
-class _Intensities:
-    """Examples as they are, where estimators take 0 and 1 alone."""
+class Intensities:
+    """Numbers from 0 to 1, as they are."""
 
-    def _check_values(self, X: Any) -> None:
-        if not ((X >= 0) & (X <= 1)).all():
-            raise ValueError("X must hold numbers from 0 to 1")
+    def check(self, X: Any, binarize: float | None) -> None:
+        if binarize is not None:
+            raise ValueError(f"binarize must be None for intensities, which are not cut, got {binarize!r}")
+        values = values_of(X)
+        wrong = ~((values >= 0) & (values <= 1))
+        if wrong.any():
+            raise ValueError(f"X must hold numbers from 0 to 1, got {values[wrong][0]!s} among others; scale it first")
 
-    def _binary(self, X: Any) -> NDArray[np.float32]:
-        return np.ascontiguousarray(X, dtype=np.float32)
+    def dense(self, X: NDArray[Any], binarize: float | None) -> NDArray[Any]:
+        return np.ascontiguousarray(X)
 
 
-class IntensityRBMClassifier(_Intensities, RBMClassifier):  # type: ignore[misc]
+class IntensityRBMClassifier(RBMClassifier):
     """A ClassRBM that takes pixels from 0 to 1."""
 
+    _pixels: ClassVar[Pixels] = Intensities()
 
-class IntensityInfiniteRBMClassifier(_Intensities, InfiniteRBMClassifier):  # type: ignore[misc]
+
+class IntensityInfiniteRBMClassifier(InfiniteRBMClassifier):
     """A Dis-iRBM that takes pixels from 0 to 1."""
+
+    _pixels: ClassVar[Pixels] = Intensities()
