@@ -443,7 +443,7 @@ SURE = {"epoch": 20, "value": -85.0, "lower": -85.2, "upper": -84.9, "reliable":
 
 
 def test_curves_have_a_bar_for_every_bracket_and_hollow_marks():
-    axes = plots.likelihood_curves({"": {"one": [[UNSURE, SURE]], "other": [[UNSURE, SURE]]}}).axes[0]
+    axes = plots.likelihood_curves({"": {"one": {0: [UNSURE, SURE]}, "other": {0: [UNSURE, SURE]}}}).axes[0]
     for bars in axes.containers:
         (drawn,) = bars.lines[2]
         spans = [segment[:, 1].tolist() for segment in drawn.get_segments()]
@@ -455,11 +455,12 @@ def test_curves_have_a_bar_for_every_bracket_and_hollow_marks():
 
 
 def test_curves_of_one_way_have_its_colour_in_every_panel_and_a_mark_for_each_seed():
-    figure = plots.likelihood_curves({"L1": {"one": [[SURE]], "other": [[SURE], [SURE]]}, "L2": {"other": [[SURE]]}})
+    runs = {"one": {0: [SURE]}, "other": {0: [SURE], 1: [SURE]}}
+    figure = plots.likelihood_curves({"L1": runs, "L2": {"other": {1: [SURE]}}})
     left, right = ([bars.lines[0] for bars in axes.containers] for axes in figure.axes)
     one, first, second = left
     assert one.get_color() != first.get_color() == second.get_color() == right[0].get_color()
-    assert one.get_marker() == first.get_marker() != second.get_marker()
+    assert one.get_marker() == first.get_marker() != second.get_marker() == right[0].get_marker()
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == ["one", "other"]
     assert legend.get_title().get_text() == "a mark for each seed; bar: bracket"

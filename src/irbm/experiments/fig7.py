@@ -39,7 +39,7 @@ BESIDE = {  # what is said of variants two by two
 PAPER = {"RP L1 ADA": 501, "RP L2 ADA": 588, "ordinary L1 ADA": 566, "ordinary L2 ADA": 805}  # N_h at the end
 POINTS = {MNIST: tuple(range(200, 1001, 200)), DIGITS: (10, 50)}  # epochs; the paper looks at every 50th
 BUDGET, LAST_BUDGET = 2_000, 8_000  # points of the longest path of annealing, on the way and at the end
-SAME_SIZE = 0.05  # mean sizes that differ by a smaller share are about the same
+SAME_SIZE = 0.05  # sizes that differ by a smaller share are about the same
 QUICK_SIZE = 14  # hidden units at most, so that they can be enumerated
 
 
@@ -105,7 +105,7 @@ def result_of(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     found = {
-        l: {way: list(runs.values()) for way, variant in ways.items() if (runs := _points(result, variant))}
+        l: {way: runs for way, variant in ways.items() if (runs := _points(result, variant))}
         for l, ways in PANELS.items()
     }
     return plots.likelihood_curves({l: ways for l, ways in found.items() if ways})
@@ -138,10 +138,10 @@ def _beside(result: dict[str, Any]) -> list[str]:
     lines = []
     for what, (one, other) in BESIDE.items():
         ours, theirs = _points(result, one), _points(result, other)
-        seeds = [list(zip(ours[seed], theirs[seed], strict=True)) for seed in ours if seed in theirs]
+        seeds = [_together(ours[seed], theirs[seed]) for seed in ours if seed in theirs]
         looks = [pair for pairs in seeds for pair in pairs]
         sure = [pair for pair in looks if all(point["reliable"] for point in pair)]
-        kinds = ([pairs[0] for pairs in seeds], [pairs[-1] for pairs in seeds], looks, sure)
+        kinds = ([pairs[0] for pairs in seeds if pairs], [pairs[-1] for pairs in seeds if pairs], looks, sure)
         if looks:
             lines.append(f"| {what} | {' | '.join(how_often([against(*pair) for pair in kind]) for kind in kinds)} |")
     head = [
@@ -153,6 +153,12 @@ def _beside(result: dict[str, Any]) -> list[str]:
     return [*head, *lines, ""] if lines else []
 
 
+def _together(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The looks of two runs after the same epochs."""
+    others = {point["epoch"]: point for point in theirs}
+    return [(point, others[point["epoch"]]) for point in ours if point["epoch"] in others]
+
+
 def _verdict(result: dict[str, Any]) -> str:
     sizes = [_sizes(result, l) for l in PANELS]
     text = (
@@ -161,7 +167,7 @@ def _verdict(result: dict[str, Any]) -> str:
         f"rate starts at {DCL['learning_rate']:g}: the paper does not say where. "
     )
     if any(sizes):
-        text += f"N_h of RP machines is {' and '.join(filter(None, sizes))} (the paper: smaller with both)."
+        text += f"N_h of RP's machines, seed by seed: {'; '.join(filter(None, sizes))} (the paper: smaller with both)."
     return text.rstrip()
 
 
@@ -174,8 +180,8 @@ def _sizes(result: dict[str, Any], l: str) -> str:
     if not (seeds := sorted(ours.keys() & theirs.keys())):
         return ""
     mean, other = (sum(found[seed] for seed in seeds) / len(seeds) for found in (ours, theirs))
-    of = f", means of {len(seeds)} seeds" if len(seeds) > 1 else ""
-    return f"{_apart(mean, other)} with {l} ({mean:.0f} beside {other:.0f}{of})"
+    found = how_often([_apart(ours[seed], theirs[seed]) for seed in seeds])
+    return f"{found} with {l}, on average {mean:.0f} beside {other:.0f}"
 
 
 def _apart(ours: float, other: float) -> str:

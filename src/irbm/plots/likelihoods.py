@@ -53,25 +53,26 @@ def annealing(trials: Sequence[Mapping[str, Any]], lower: float, upper: float, e
     return figure
 
 
-def likelihood_curves(panels: Mapping[str, Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]]) -> Figure:
+def likelihood_curves(panels: Mapping[str, Mapping[str, Mapping[int, Sequence[Mapping[str, Any]]]]]) -> Figure:
     """Mean log-likelihood over epochs with its bracket, hollow where it is not reliable: a panel for each setting.
 
-    A way to train has a colour and a curve for each of its runs. Curves are a little apart.
+    A way to train has a colour, a seed a mark. Curves are a little apart.
     """
     figure = Figure(figsize=(WIDTH, 3.6), facecolor="white", layout="constrained")
     grid = figure.subplots(1, len(panels), squeeze=False, sharey=True)[0]
-    every = [p for ways in panels.values() for runs in ways.values() for points in runs for p in points]
+    every = [p for ways in panels.values() for runs in ways.values() for points in runs.values() for p in points]
     longest = max(p["epoch"] for p in every)
+    seeds = sorted({seed for ways in panels.values() for runs in ways.values() for seed in runs})
     colours = dict(zip(dict.fromkeys(way for ways in panels.values() for way in ways), WAYS, strict=False))
     for axes, (title, ways) in zip(grid, panels.items(), strict=True):
-        curves = [(way, number, points) for way, runs in ways.items() for number, points in enumerate(runs)]
-        for place, (way, number, points) in enumerate(curves):
+        curves = [(way, seed, points) for way, runs in ways.items() for seed, points in runs.items()]
+        for place, (way, seed, points) in enumerate(curves):
             aside = ASIDE * (place - (len(curves) - 1) / 2) * longest  # or bars would hide others
-            _curve(axes, points, aside, way if number == 0 else None, colours[way], "os^vDP"[number % 6])
+            label = way if seed == min(ways[way]) else None
+            _curve(axes, points, aside, label, colours[way], "os^vDP"[seeds.index(seed) % 6])
         titled(axes, title, "epoch", "mean test log-likelihood, nats" if axes is grid[0] else "")
         plain_axes(axes, zero=False)
-    several = any(len(runs) > 1 for ways in panels.values() for runs in ways.values())
-    notes = ["a mark for each seed"] if several else []
+    notes = ["a mark for each seed"] if len(seeds) > 1 else []
     notes += ["bar: bracket"] + ["hollow: not reliable"] * (not all(p["reliable"] for p in every))
     keys = {label: key for axes in grid for key, label in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(
