@@ -24,8 +24,8 @@ BEGIN, END = "<!-- results: written by python -m irbm.experiments.page -->", "<!
 INTRODUCTION = """# The paper, reproduced
 
 Every table and figure of "On better training the infinite restricted Boltzmann machines" (Peng, Gao and Li), each by
-`irbm reproduce NAME`; this page is written from what these commands left in `results/` (table 1's other seeds by
-`--seeds`, its other budgets by `--budget`). Likelihoods are nats per
+`irbm reproduce NAME`; this page is written from what these commands left in `results/` (other seeds of table 1 and
+figure 7 by `--seeds`, other budgets of table 1 by `--budget`). Likelihoods are nats per
 example, with the bracket that the estimate of ln Z leaves, and in parentheses where the verdict on it is "not
 reliable" ([why](likelihoods.md)). The paper's own estimates have no bracket. RP is random permutation, l the number of
 hidden units, N_h the effective size of eq. 33, M_T the number of units regrouped in the last epoch.

@@ -37,10 +37,11 @@ def names(wanted: str, lab: Lab) -> list[str]:
         raise ValueError(f"name must be one of {', '.join(EXPERIMENTS)} or all, got {wanted!r}")
     if lab.quick and lab.datasets is not None:
         raise ValueError(f"dataset must be left out with quick, which has the digits alone, got {lab.datasets[0]!r}")
-    known_data = dict.fromkeys(name for experiment in EXPERIMENTS.values() for name in experiment.DATASETS)
+    asked = list(EXPERIMENTS.values()) if wanted == "all" else [EXPERIMENTS[wanted]]
+    known_data = dict.fromkeys(name for experiment in asked for name in experiment.DATASETS)
     unknown = [name for name in lab.datasets or () if name not in known_data]
     if unknown:
-        raise ValueError(f"dataset must be one of {', '.join(known_data)}, got {unknown[0]!r}")
+        raise ValueError(f"dataset must be one of {', '.join(known_data)} for {wanted}, got {unknown[0]!r}")
     for option, value, known in (("only", lab.only, WITH_ROWS), ("budget", lab.budget, WITH_BUDGET)):
         if value is not None and wanted not in known:
             raise ValueError(f"{option} is for {', '.join(known)}, not for {wanted!r}")
@@ -52,8 +53,6 @@ def names(wanted: str, lab: Lab) -> list[str]:
 def reproduce(name: str, lab: Lab) -> dict[str, Any]:
     """Do an experiment and write its result and its picture."""
     experiment, lab = EXPERIMENTS[name], replace(lab, name=name, began=time.perf_counter())
-    if not lab.chosen_datasets(experiment.DATASETS):
-        raise ValueError(f"dataset must be one of {', '.join(experiment.DATASETS)} for {name}, got {lab.datasets}")
     result = experiment.run(lab)
     figure = experiment.picture(lab, result)
     write_bytes(lab.file.with_suffix(".png"), plots.to_png(figure))
