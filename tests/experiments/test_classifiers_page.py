@@ -25,16 +25,17 @@ def test_errors_are_means_over_the_seeds_of_one_setting(monkeypatch, tmp_path):
         run | {"seed": seed, "test_error": {"rate": rate}, "test_error_5_orders": {"rate": rate / 2}}
         for seed, rate in enumerate((0.02, 0.04))
     ]
-    other = {**runs[0], "settings": settings | {"alpha": 0.3}}
+    other, single = ({**runs[0], "settings": settings | {"alpha": alpha}} for alpha in (0.3, 0.5))
     (tmp_path / "results").mkdir()
     (tmp_path / "docs").mkdir()
     file = tmp_path / "results/classification_digits.json"
-    file.write_text(json.dumps({"dataset": "digits", "runs": [*runs, other, other]}))
+    file.write_text(json.dumps({"dataset": "digits", "runs": [*runs, other, other, single]}))
     monkeypatch.chdir(tmp_path)
     classifiers_page.main()
     text = (tmp_path / "docs/classification.md").read_text()
     assert "| digits | hybrid | 0.1 | 0.2 | 0 | 2 | 30 | 20 | 3 of 9, 3 of 9 | 3.00 ± 1.41 | 1.50 |" in text
     assert "| digits | hybrid | 0.3 | 0.2 | 0 | 2 | 30 | 20 | 3 of 9, 3 of 9 | 2.00 ± 0.00 | 1.00 |" in text
+    assert "| digits | hybrid | 0.5 | 0.2 | 0 | 1 | 30 | 20 | 3 of 9 | 2.00 | 1.00 |" in text
 
 
 def test_digits_have_a_row_for_each_candidate_and_the_first_has_the_test_error():

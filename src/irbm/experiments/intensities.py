@@ -1,7 +1,8 @@
 """MNIST as it is, without drawing pixels: an intensity stands where a pixel would, as its probability of being on.
 
-Only for table 2, where they tell what drawing costs: labels given v have the same formulas for any numbers. Likelihoods
-of such v mean nothing, which is why no estimator of the library takes them: these two are for labels alone.
+For table 2 and the page of classifiers, where they tell what drawing costs: labels given v have the same formulas for
+any numbers. Likelihoods of such v mean nothing, which is why no estimator of the library takes them: these two are
+for labels alone.
 """
 
 from typing import Any, ClassVar
@@ -39,7 +40,7 @@ class Intensities:
             raise ValueError(f"X must hold numbers from 0 to 1, got {values[wrong][0]!s} among others; scale it first")
 
     def dense(self, X: NDArray[Any], binarize: float | None) -> NDArray[Any]:
-        return np.ascontiguousarray(X)
+        return np.array(X, X.dtype.newbyteorder("="), order="C")
 
 
 class IntensityRBMClassifier(RBMClassifier):

@@ -144,7 +144,8 @@ def picture(lab: Lab, result: dict[str, Any]) -> Figure:
     panels: dict[str, list[plots.Compared]] = {}
     for r in rows(result):
         compared = plots.Compared(r["model"], r["mean"], r["lower"], r["upper"], True, r["paper"], tuple(r["errors"]))
-        panels.setdefault(TITLES[r["dataset"]], []).append(compared)
+        title = TITLES[r["dataset"]] + ("\n(the paper's are drawn)" if r["dataset"] == INTENSITIES else "")
+        panels.setdefault(title, []).append(compared)
     return plots.comparison(panels, "test error, %", "mean, with 95 % interval")
 
 
