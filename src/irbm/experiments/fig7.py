@@ -172,7 +172,7 @@ def _verdict(result: dict[str, Any]) -> str:
 
 
 def _sizes(result: dict[str, Any], l: str) -> str:
-    """N_h with RP beside that without, as means of the seeds that both have; nothing where there is none."""
+    """N_h with RP beside that without, of the seeds that both have, one by one and on average; nothing without any."""
     ours, theirs = (
         {r["seed"]: r["effective_size"] for r in result["rows"] if r["variant"] == f"{way} {l} ADA"}
         for way in ("RP", "ordinary")
